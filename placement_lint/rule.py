@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from placement_lint.flow.events.schema import Scene
+    from placement_lint.project.saved_states import StateFile
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,8 @@ class Problem:
     when: When | None = None
     sites: tuple[cst.CSTNode, ...] = ()
     about: tuple[str, str, str] | None = None
+    # the problem is there only if another program of the project saves this
+    if_saved: StateFile | None = None
 
 
 Listener = Callable[[Any], Iterator[Problem]]

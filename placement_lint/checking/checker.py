@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_lint import registry
-from placement_lint.checking.placing import Spots, findings_of
+from placement_lint.checking.placing import Spots, findings_of, saved_states
 from placement_lint.checking.stack import with_deep_stack
 from placement_lint.checking.suppress import idle_comments, speaking_for
 from placement_lint.finding import Finding, Range
 from placement_lint.own_rules import UNREADABLE_SOURCE
 from placement_lint.project.files import patterns
 from placement_lint.project.finder import Answers, Surroundings, read_from_disk
+from placement_lint.project.saved_states import SavedState
 from placement_lint.report.results import Checked, Crash, Job, Provisional, Read, digest
 from placement_lint.source.anchors import Anchors
 from placement_lint.source.layout import Unplaced
@@ -236,13 +237,14 @@ class Checker:
             kept.extend(admitted for one in idle if (admitted := _admitted_by(one, terms)) is not None)
         return Checked(
             path,
-            self._shown([one.finding for one in kept]),
+            self._shown([one.finding for one in kept if one.if_saved is None]),
             heard.crashes,
-            provisional=tuple(one for one in kept if one.at_call or one.unless_tended or one.unless_needed),
+            provisional=tuple(one for one in kept if one.is_conditional),
             needed=tuple(sorted((file, place) for file, place in used if file != path)),
             tended=heard.tended,
             uses=heard.uses,
             refused=heard.refused,
+            saved=heard.saved,
             reads=surroundings.reads,
             absent=surroundings.absent,
         )
@@ -281,7 +283,7 @@ class Checker:
         found = findings_of(hearing.problems, spots) if hearing.problems else []
         uses = sorted((spots.named(*function), len(calls)) for function, calls in account.uses.items())
         tended = tuple(sorted(spots.named(*one) for one in account.tended))
-        return _Heard(found, crashes, tended, tuple(uses), account.refused)
+        return _Heard(found, crashes, tended, tuple(uses), account.refused, saved_states(account.saved, spots))
 
     def _as_run(self, module: cst.Module, notebook: Notebook | None, where: Placer) -> tuple[cst.Module, Texts]:
         if notebook is None:
@@ -342,6 +344,7 @@ class _Heard:
     tended: tuple[tuple[str, str, str], ...] = ()
     uses: tuple[tuple[tuple[str, str, str], int], ...] = ()
     refused: int = 0
+    saved: tuple[SavedState, ...] = ()
 
 
 def _admitted_by(one: Provisional, terms: Mapping[str, Terms]) -> Provisional | None:

@@ -40,6 +40,7 @@ from placement_lint.flow.models.describing import words
 from placement_lint.flow.observers.placements import PlacementLog
 from placement_lint.flow.state.options import asks_for_kind_of_data, is_flag, preferred_answer, switches
 from placement_lint.project.finder import Surroundings
+from placement_lint.project.saved_states import StateFile
 from placement_lint.rule import Problem, Rule
 
 
@@ -115,10 +116,10 @@ def _hearing(
 
 
 def _heard(rule: Rule, account: Account) -> list[Problem]:
-    """The problems of a rule: one per node, and per call that leads there from elsewhere."""
-    charges: dict[tuple[cst.CSTNode, cst.CSTNode | None], list[_Charge]] = {}
+    """The problems of a rule: one per node, per call that leads there from elsewhere, and per state that it needs."""
+    charges: dict[tuple[cst.CSTNode, cst.CSTNode | None, StateFile | None], list[_Charge]] = {}
     for charge in _charges(rule, account):
-        charges.setdefault((charge.problem.node, charge.site), []).append(charge)
+        charges.setdefault((charge.problem.node, charge.site, charge.problem.if_saved), []).append(charge)
     return [problem for alike in charges.values() if (problem := _weighed(rule, alike, account)) is not None]
 
 
@@ -172,7 +173,7 @@ def _sentence(problem: Problem, when: When) -> str:
 
 
 def _charges(rule: Rule, account: Account) -> Iterator[_Charge]:
-    charges: dict[tuple[int, cst.CSTNode], _Charge] = {}
+    charges: dict[tuple[int, cst.CSTNode, StateFile | None], _Charge] = {}
     for event in account.events:
         check = rule.listens.get(type(event))
         if check is None:
@@ -182,7 +183,7 @@ def _charges(rule: Rule, account: Account) -> Iterator[_Charge]:
             located = replace(problem, sites=sites, about=about, scene=event.scene)
             comparable = event.each_time and problem.node is event.node
             new = _Charge(located, event.scene.site, calls=set() if comparable else None)
-            charge = charges.setdefault((event.scene.visit, problem.node), new)
+            charge = charges.setdefault((event.scene.visit, problem.node, problem.if_saved), new)
             if charge.calls is not None:
                 charge.calls.add(event.scene.called_on)
             charge.wrong = charge.wrong | event.scene.when

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 
 from placement_lint.finding import Edit, Finding, Fix, Range, Step
 from placement_lint.project.files import displayed
+from placement_lint.project.saved_states import SavedState
 from placement_lint.report.results import Provisional
 from placement_lint.source.positions import positions
 
 if TYPE_CHECKING:
     import libcst as cst
 
+    from placement_lint.flow.events.schema import SavedThere
     from placement_lint.project.finder import Surroundings
     from placement_lint.project.unit import Owner, Statement
     from placement_lint.rule import Problem, Rule
@@ -98,10 +100,23 @@ def findings_of(problems: Sequence[tuple[Rule, Problem]], spots: Spots) -> list[
     return list({_identity(one): one for one in found}.values())
 
 
+def saved_states(saved: Sequence[SavedThere], spots: Spots) -> tuple[SavedState, ...]:
+    """The same with the places where they are taken and saved."""
+    spots.look_up(node for one in saved for node in one.nodes)
+    found = []
+    for one in saved:
+        places = [spot for node in one.nodes if (spot := spots.get(node)) is not None]
+        said = zip(places, ("the state dict is taken here", "saved here")[-len(places) :], strict=False)
+        steps = tuple(Step(spot.path, spot.range, message) for spot, message in said)
+        if steps:
+            found.append(SavedState(spots.path, one.state, steps, one.standalone))
+    return tuple(dict.fromkeys(found))
+
+
 def _identity(one: Provisional) -> tuple[object, ...]:
     finding, call = one.finding, one.at_call
     where = (call.path, call.range) if call is not None else None
-    return (finding.path, finding.code, finding.range, finding.message, where)
+    return (finding.path, finding.code, finding.range, finding.message, where, one.if_saved)
 
 
 def _nodes(problem: Problem) -> Iterator[cst.CSTNode]:
@@ -130,7 +145,8 @@ def _finding(rule: Rule, problem: Problem, spots: Spots) -> Provisional | None:
     )
     if spot.function is not None:
         return _in_plain_function(finding, spot.function, problem, spots)
-    return Provisional(finding, unless_tended=spots.named(*problem.about) if problem.about else None)
+    about = spots.named(*problem.about) if problem.about else None
+    return Provisional(finding, unless_tended=about, if_saved=problem.if_saved)
 
 
 def _in_plain_function(finding: Finding, function: Named, problem: Problem, spots: Spots) -> Provisional | None:
@@ -149,7 +165,7 @@ def _in_plain_function(finding: Finding, function: Named, problem: Problem, spot
         trace=(*finding.trace, here),
     )
     there = replace(finding, trace=(*finding.trace, Step(site.path, site.range, "this call leads there")))
-    return Provisional(there, at_call=at_call, function=function)
+    return Provisional(there, at_call=at_call, function=function, if_saved=problem.if_saved)
 
 
 def _steps(problem: Problem, spots: Spots) -> Iterator[Step]:

@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_lint.finding import Finding, Range, Severity
+from placement_lint.project.saved_states import SavedState, StateFile
 from placement_lint.report.style import Style
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Provisional:
     ``unless_tended`` is an attribute of a class: the file, the class and the name. A finding in a plain ``function`` of
     another file, named in the same way, moves ``at_call`` if that function is also called without the finding.
     ``unless_needed``: a suppression comment without effect, unless a file that imports this one has a finding there.
+    ``if_saved``: it is not among the findings of its file, and becomes one if a program of the run saves such a state.
     """
 
     finding: Finding
@@ -47,6 +49,11 @@ class Provisional:
     at_call: Finding | None = None
     function: tuple[str, str, str] | None = None
     unless_needed: bool = False
+    if_saved: StateFile | None = None
+
+    @property
+    def is_conditional(self) -> bool:
+        return bool(self.unless_tended or self.at_call or self.unless_needed or self.if_saved)
 
 
 @dataclass(frozen=True)
@@ -95,9 +102,9 @@ class Checked:
     Findings may be in other files that it imports, and other files may withdraw some: ``reconcile`` combines all
     results. It uses the conditions of ``provisional`` findings, the ``needed`` comments of other files that suppressed
     something here, the ``tended`` attributes of classes that this file handles, and the plain functions of other files
-    that it ``uses``, each with the number of its own calls that lead there. ``refused`` is the number of calls that
-    were not entered for lack of budget. ``reads`` are the files that the result depends on, its own first, and
-    ``absent`` the absolute paths that were searched and did not exist.
+    that it ``uses``, each with the number of its own calls that lead there, and the state dicts ``saved`` in files.
+    ``refused`` is the number of calls that were not entered for lack of budget. ``reads`` are the files that the result
+    depends on, its own first, and ``absent`` the absolute paths that were searched and did not exist.
     """
 
     path: str
@@ -109,6 +116,7 @@ class Checked:
     tended: tuple[tuple[str, str, str], ...] = ()
     uses: tuple[tuple[tuple[str, str, str], int], ...] = ()
     refused: int = 0
+    saved: tuple[SavedState, ...] = ()
     reads: tuple[Read, ...] = ()
     absent: tuple[str, ...] = ()
 

@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from placement_lint.finding import Finding, Range
+from placement_lint.project.saved_states import source_of
 from placement_lint.report.results import Checked
 
 Key = tuple[str, int, str, Range]
@@ -42,6 +43,7 @@ def _key(finding: Finding) -> Key:
 def _standing(results: Sequence[Checked], imported_elsewhere: Container[str]) -> Iterator[_Said]:
     """The findings that no other file refutes."""
     tended = {attribute for checked in results for attribute in checked.tended}
+    saved = [state for checked in results for state in checked.saved]
     needed = {comment for checked in results for comment in checked.needed}
     own = {_key(finding) for checked in results for finding in checked.findings if finding.path == checked.path}
     innocent = _called_without(results)
@@ -63,6 +65,11 @@ def _standing(results: Sequence[Checked], imported_elsewhere: Container[str]) ->
                     continue
                 finding = proviso.at_call
             yield _Said(finding, finding.path == checked.path)
+        for one in checked.provisional:
+            origin = source_of(one.if_saved, checked.path, saved) if one.if_saved is not None else None
+            if origin is not None:
+                finding = replace(one.finding, trace=(*origin.steps, *one.finding.trace))
+                yield _Said(finding, finding.path == checked.path)
 
 
 def _first_at_calls(checked: Checked, elsewhere: set[Key]) -> dict[Key, Finding]:

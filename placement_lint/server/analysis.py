@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 from placement_lint import registry
 from placement_lint.finding import Finding, Range
+from placement_lint.finding import Step as TraceStep
+from placement_lint.project.saved_states import SavedState
 from placement_lint.report.results import Checked, Job, Provisional
 
 
@@ -103,12 +105,21 @@ def absolute(checked: Checked) -> Checked:
         needed=tuple((os.path.abspath(path), place) for path, place in checked.needed),
         tended=tuple(map(_absolute_name, checked.tended)),
         uses=tuple((_absolute_name(function), calls) for function, calls in checked.uses),
+        saved=tuple(map(_absolute_saved, checked.saved)),
     )
 
 
 def _absolute(finding: Finding) -> Finding:
-    trace = tuple(replace(step, path=os.path.abspath(step.path)) for step in finding.trace)
-    return replace(finding, path=os.path.abspath(finding.path), trace=trace)
+    return replace(finding, path=os.path.abspath(finding.path), trace=tuple(map(_absolute_step, finding.trace)))
+
+
+def _absolute_saved(saved: SavedState) -> SavedState:
+    steps = tuple(map(_absolute_step, saved.steps))
+    return replace(saved, program=os.path.abspath(saved.program), steps=steps)
+
+
+def _absolute_step(step: TraceStep) -> TraceStep:
+    return replace(step, path=os.path.abspath(step.path))
 
 
 def _absolute_proviso(one: Provisional) -> Provisional:

@@ -57,6 +57,8 @@ class Symbol:
     scattered: bool = field(default=False, compare=False)
     # for a command-line option: its default value
     preferred: Const | None = None
+    # of a text that is known in part, its letters (:mod:`placement_lint.flow.domain.partial_text`)
+    letters: str = field(default="", compare=False)
 
     @property
     def text(self) -> str:
@@ -600,6 +602,8 @@ class Loaded:
     path: Condition = field(default=ALWAYS, compare=False)
     # the program resumes from it: an earlier run saved it, under any name
     resumed: bool = field(default=False, compare=False)
+    # the letters of the name of the file
+    name: str = field(default="", compare=False)
 
 
 @record(frozen=True)

@@ -24,6 +24,7 @@ from placement_lint.flow.events.schema import (
     FirstDeviceMissed,
     HostRead,
     LoadedWhereSaved,
+    SavedThere,
     SharedTensorChanged,
     WrapperAttributeRead,
 )
@@ -42,10 +43,10 @@ from placement_lint.flow.models import (
     ranks,
     replica_losses,
     schedulers,
+    state_dicts,
     summaries,
     visible_devices,
     wrapper_attributes,
-    wrappers,
 )
 from placement_lint.flow.models.device_choice import DeviceChoices
 from placement_lint.flow.models.loaders import Loaders
@@ -117,7 +118,7 @@ FINISHING = (
     optimizers,
     visible_devices,
     ranks,
-    wrappers,
+    state_dicts,
     checkpoints,
     loaders,
 )
@@ -131,7 +132,8 @@ class Account:
     those functions, by file, class and name; ``module_classes`` are the definitions of module classes in any file;
     ``called_on`` the parameters of the called functions, with how the program reaches the calls; ``tended`` the
     attributes of module classes that code outside the class moves or registers; ``subsumed`` the events that only
-    follow from others; ``refused`` the number of calls that were not entered for lack of budget.
+    follow from others; ``refused`` the number of calls that were not entered for lack of budget; ``saved`` the state
+    dicts that it saves in files.
     """
 
     events: Many[Event] = ()
@@ -142,6 +144,7 @@ class Account:
     tended: Collection[tuple[str, str, str]] = ()
     subsumed: Many[Event] = ()
     refused: int = 0
+    saved: Many[SavedThere] = ()
 
 
 def analyse(
@@ -207,6 +210,7 @@ def analyse(
         machine.notes[ModuleNotes].tended,
         subsumed,
         machine.budget.refused,
+        [*state_dicts.saved_states(machine)],
     )
 
 

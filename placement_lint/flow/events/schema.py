@@ -14,6 +14,7 @@ import libcst as cst
 from placement_lint.flow.domain.path_condition import ALWAYS, Condition
 from placement_lint.flow.domain.record import record, replace
 from placement_lint.flow.domain.values import Holder, Place, StateDict, Tensor, guard_of, is_other_accelerator
+from placement_lint.project.saved_states import StateFile
 from placement_lint.rule import Note
 from placement_lint.source.wording import quoted, source_text
 
@@ -286,7 +287,7 @@ class BareModuleRead(Event):
 
 @dataclass(frozen=True)
 class StateLoaded(Event):
-    """A state dict that this program saved or took is loaded into a module."""
+    """A state dict that this program saved or took, or that another program saves, is loaded into a module."""
 
     label: str
     state: StateDict
@@ -296,6 +297,17 @@ class StateLoaded(Event):
     trace: tuple[Note, ...]
     # the number of characters by which the program shortened the keys before; None if it did not rename them
     shortened: int | None = None
+    # where the state dict is, if another program saves it
+    elsewhere: StateFile | None = None
+
+
+@record(frozen=True)
+class SavedThere:
+    """A state dict that the program saves: ``nodes`` take it, if that is known, and save it."""
+
+    state: StateFile
+    nodes: tuple[cst.CSTNode, ...]
+    standalone: bool
 
 
 @dataclass(frozen=True)

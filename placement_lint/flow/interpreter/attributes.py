@@ -80,6 +80,7 @@ from placement_lint.flow.models import (
     ranks,
     registries,
     schedulers,
+    state_dicts,
     state_keys,
     tensors,
     trainable,
@@ -1050,7 +1051,7 @@ def _write_item(
     source = text.value if isinstance(text, cst.Subscript) else None
     machine.signals.program.item_assigned(machine, owner, key, value, source, node)
     if isinstance(owner, (Loaded, StateDict)):
-        wrappers.keys_used(machine, owner)
+        state_dicts.keys_used(machine, owner)
     if isinstance(owner, Bound):
         schedulers.item_changed(machine, owner, key, value, node)
     if modules.is_module(machine, owner) and isinstance(owner, (Object, Symbol)):

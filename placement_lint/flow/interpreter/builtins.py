@@ -15,7 +15,7 @@ from placement_lint.flow.api.torch_names import (
     TENSOR_MOVES,
     WRAPPERS,
 )
-from placement_lint.flow.domain import folding
+from placement_lint.flow.domain import folding, partial_text
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import Condition, Question, answered
 from placement_lint.flow.domain.record import replace
@@ -494,6 +494,11 @@ def _print(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     return NONE
 
 
+def _open(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    """A file, which has the letters of its name."""
+    return replace(machine.fresh(node), letters=partial_text.letters(arguments.get(0, "file")))
+
+
 def _vars(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     """``vars(args)`` is ``args.__dict__``."""
     namespace = arguments.get(0)
@@ -531,5 +536,6 @@ _BUILTINS: dict[str, Callable[[Machine, Arguments, cst.Call], Value]] = {
     "map": _map,
     "sum": _sum,
     "print": _print,
+    "open": _open,
     "vars": _vars,
 }

@@ -91,6 +91,7 @@ from placement_lint.flow.models import (
     scatter,
     schedulers,
     shapes,
+    state_dicts,
     tensors,
     torchvision,
     wrappers,
@@ -633,7 +634,7 @@ def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode, moves: bo
     for value in arguments.values():
         if isinstance(value, Const):
             continue
-        wrappers.may_change(machine, value)
+        state_dicts.may_change(machine, value)
         checkpoints.kept(machine, value)
         machine.signals.program.given_to_unknown(machine, value)
         if isinstance(value, Tensor):

@@ -9,7 +9,7 @@ import libcst as cst
 
 from placement_lint.flow.api.bounds import MOST_ITEMS
 from placement_lint.flow.api.torch_names import ITEM_TYPES
-from placement_lint.flow.domain import folding
+from placement_lint.flow.domain import folding, partial_text
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import ALWAYS, Condition
 from placement_lint.flow.domain.record import replace
@@ -98,11 +98,14 @@ def _formatted_string(machine: Machine, node: cst.FormattedString | cst.Concaten
     """An f-string; a per-replica loss with a format specification is used as a number."""
     prefix, constant = "", True
     values: list[Value] = []
+    letters: list[str] = []
     for part in _string_parts(node):
         if isinstance(part, str):
             prefix, constant = (prefix + part, constant) if not values else (prefix, False)
+            letters.append(part)
             continue
         value = evaluate(machine, part.expression)
+        letters.append(partial_text.HOLE if part.format_spec or part.conversion else partial_text.letters(value))
         if part.format_spec:
             used_as_number(machine, value, part.expression, part)
         constant = constant and not part.format_spec and not part.conversion and part.equal is None
@@ -112,13 +115,12 @@ def _formatted_string(machine: Machine, node: cst.FormattedString | cst.Concaten
     if len(values) == 1 and isinstance(values[0], StateKey) and constant:
         return state_keys.prefixed(machine, prefix, values[0])
     if len(values) == 1 and isinstance(values[0], Const) and constant:
-        made = folding.field(values[0].value)
-        return (folding.joined((prefix, made)) if made is not None else None) or machine.fresh("text", "str")
-    return (
-        machine.lift(lambda *parts: methods.formatted(machine, prefix, parts), *values)
-        if len(values) == 1
-        else machine.fresh("text", "str")
-    )
+        text = folding.field(values[0].value)
+        return (folding.joined((prefix, text)) if text is not None else None) or machine.fresh("text", "str")
+    made = partial_text.joined(letters)
+    if len(values) == 1:
+        return machine.lift(lambda value: methods.formatted(machine, prefix, (value,), made), values[0])
+    return replace(machine.fresh("text", "str"), letters=made)
 
 
 def _string_parts(node: cst.BaseExpression) -> Iterator[str | cst.FormattedStringExpression]:

@@ -32,7 +32,7 @@ from placement_lint.flow.domain.values import (
     describe,
 )
 from placement_lint.flow.interpreter import calls
-from placement_lint.flow.models import loaders, modules, schedulers, shapes, state_keys, tensors, wrappers
+from placement_lint.flow.models import loaders, modules, schedulers, shapes, state_dicts, state_keys, tensors
 from placement_lint.flow.models.loaders import COLLATE, ROWS, TENSORS
 from placement_lint.flow.state.classes import find, foreign_bases
 from placement_lint.flow.state.containers import content
@@ -60,7 +60,7 @@ def _element(machine: Machine, iterable: Value, node: cst.CSTNode, single: bool)
     if isinstance(iterable, Bound):
         return schedulers.group(machine, iterable)
     if isinstance(iterable, (Loaded, StateDict)):
-        wrappers.keys_used(machine, iterable)
+        state_dicts.keys_used(machine, iterable)
         return state_keys.key_of(machine, iterable)
     if isinstance(iterable, Tensor):
         row = shapes.row(iterable, tensors.derive(iterable, "indexing", node))

@@ -94,6 +94,7 @@ from placement_lint.flow.models import (
     device_choice,
     diffusers,
     environment,
+    file_names,
     frameworks,
     gradients,
     hooks,
@@ -115,6 +116,7 @@ from placement_lint.flow.models import (
     scatter,
     schedulers,
     shapes,
+    state_dicts,
     state_keys,
     tensors,
     torchvision,
@@ -142,6 +144,7 @@ _MODELS = (
     cuda,
     ddp,
     environment,
+    file_names,
     frameworks,
     gradients,
     lightning,
@@ -417,7 +420,7 @@ def call_module_method(
             ddp.renewed(machine, module, "assigned", node)
             parameter_replacement.assigned(machine, module, arguments.get(1, "strict"), node)
             modules.take_over(machine, module, arguments.get(0, "state_dict") or NONE, node)
-        wrappers.load_state(machine, module, arguments, node, machine.text(node.func))
+        state_dicts.load_state(machine, module, arguments, node, machine.text(node.func))
         machine.signals.modules.state_loaded(machine, module)
         return machine.fresh()
     elif name in ("register_buffer", "register_parameter", "add_module", "register_module"):
@@ -696,7 +699,8 @@ def _save(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
             if isinstance(written, Tensor):
                 async_copy.read(machine, written, node.args[0].value, node)
     if value is not None and len(node.args) > 1:
-        wrappers.save(machine, value, _file(machine, arguments.get(1, "f"), node.args[1].value), node)
+        file = arguments.get(1, "f")
+        state_dicts.save(machine, value, _file(machine, file, node.args[1].value), file or NONE, node)
         checkpoints.saved(machine, value, arguments, node)
     return NONE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from placement_lint.flow.api.bounds import LONGEST
-from placement_lint.flow.domain import folding
+from placement_lint.flow.domain import folding, partial_text
 from placement_lint.flow.domain.aliasing import within
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
@@ -39,9 +39,9 @@ from placement_lint.flow.models import (
     non_movable,
     optimizers,
     schedulers,
+    state_dicts,
     state_keys,
     visible_devices,
-    wrappers,
 )
 from placement_lint.flow.state import extent, options
 from placement_lint.flow.state.containers import content, entries, forget_keys, perhaps_replaced
@@ -110,7 +110,7 @@ def call_method(machine: Machine, receiver: Value, name: str, arguments: Argumen
     if isinstance(receiver, Const) and name == "join" and isinstance(key := arguments.get(0), StateKey):
         return state_keys.join(machine, receiver.value, key)
     if isinstance(receiver, (Loaded, StateDict)) and name in _USES_KEYS:
-        wrappers.keys_used(machine, receiver)
+        state_dicts.keys_used(machine, receiver)
     if isinstance(receiver, StateDict):
         return _state_method(machine, receiver, name, node)
     if isinstance(receiver, Loaded):
@@ -129,7 +129,8 @@ def call_method(machine: Machine, receiver: Value, name: str, arguments: Argumen
         if all(isinstance(value, Const) for value in values) and not arguments.keywords:
             given = [value.value for value in values if isinstance(value, Const)]
             return folding.formatted(receiver.value, given) or machine.fresh()
-        return formatted(machine, receiver.value.partition("{")[0], values)
+        letters = partial_text.formatted(receiver.value, values, arguments.keywords)
+        return formatted(machine, receiver.value.partition("{")[0], values, letters)
     if isinstance(receiver, Device) and name == "startswith":
         return _begins_with(machine, receiver, arguments.get(0), node)
     if isinstance(receiver, Symbol):
@@ -350,8 +351,8 @@ def _forget_what_it_holds(machine: Machine, holder: Symbol) -> None:
                 modules.forget_places(machine, held)
 
 
-def formatted(machine: Machine, prefix: str, values: tuple[Value, ...]) -> Value:
-    """``f"cuda:{rank}"``: a device with an index that is unknown but equal to itself."""
+def formatted(machine: Machine, prefix: str, values: tuple[Value, ...], letters: str) -> Value:
+    """``f"cuda:{rank}"``: a device with an index that is unknown but equal to itself; else a text known in part."""
     from placement_lint.flow.domain.values import Device
 
     if prefix == "cuda:" and len(values) == 1:
@@ -360,4 +361,4 @@ def formatted(machine: Machine, prefix: str, values: tuple[Value, ...]) -> Value
             return Device("cuda", value)
         if isinstance(value, Const) and type(value.value) is int:
             return Device("cuda", value.value)
-    return machine.fresh("text", "str")
+    return replace(machine.fresh("text", "str"), letters=letters)

@@ -9,7 +9,7 @@ from typing import TypeGuard
 import libcst as cst
 
 from placement_lint.flow.api.torch_names import NUMBER_TYPES, SIZE
-from placement_lint.flow.domain import folding
+from placement_lint.flow.domain import folding, partial_text
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import ALWAYS, Condition, Question, answered, any_of
 from placement_lint.flow.domain.record import replace
@@ -50,9 +50,9 @@ from placement_lint.flow.models import (
     registries,
     replica_losses,
     shapes,
+    state_dicts,
     state_keys,
     tensors,
-    wrappers,
 )
 from placement_lint.flow.models.replica_losses import ReplicaLosses
 from placement_lint.flow.models.tensors import Tensors
@@ -402,7 +402,7 @@ def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool
             return True
         return _greater(left, right, strict)
     if operator is cst.In and isinstance(right, (Loaded, StateDict)) and _may_name_the_wrapped(left):
-        wrappers.keys_used(machine, right)
+        state_dicts.keys_used(machine, right)
     if operator is cst.In and isinstance(left, Const):
         if (classes := registries.classes_in(machine, right)) is not None:
             return left.value in classes
@@ -535,7 +535,11 @@ def arithmetic(
         if isinstance(left, Const) and isinstance(left.value, str):
             if isinstance(right, StateKey):
                 return state_keys.prefixed(machine, left.value, right)
-            return methods.formatted(machine, left.value, (right,))
+            return methods.formatted(machine, left.value, (right,), partial_text.concatenated((left, right)))
+        if partial_text.is_text(left) or partial_text.is_text(right):
+            return replace(machine.fresh(node, "str"), letters=partial_text.concatenated((left, right)))
+    if kind is cst.Divide and partial_text.is_text(right):
+        return replace(machine.fresh(node), letters=partial_text.path((left, right)))
     type_ = "number" if _is_number(left) and _is_number(right) else ""
     return machine.fresh(node, type_, depends(machine, left, right))
 
@@ -609,7 +613,7 @@ def _percent(machine: Machine, text: str, right: Value, source: cst.BaseExpressi
     if any(mark in text for mark in ("%f", "%.", "%d", "%g", "%e")):
         for value, written in zip(values, sources, strict=False):
             expressions.used_as_number(machine, value, written, node)
-    return methods.formatted(machine, text.partition("%")[0], values)
+    return methods.formatted(machine, text.partition("%")[0], tuple(values), partial_text.percent(text, values))
 
 
 _TABLE: dict[type, Callable[..., Value]] = {

@@ -13,9 +13,10 @@ from typing import TypeAlias
 
 import libcst as cst
 
+from placement_lint.flow.domain import partial_text
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import Condition
-from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.record import record, replace
 from placement_lint.flow.domain.values import (
     CPU,
     NONE,
@@ -52,11 +53,23 @@ from placement_lint.source.querying import saves_to_attribute
 _StateRestored: TypeAlias = "tuple[cst.Call, Scene, str, Loaded, str, bool, StateKey | None]"
 
 
+@record(frozen=True)
+class Saved:
+    """A value that the program saves in a file, which has a name with these letters."""
+
+    name: str
+    guard: Condition
+    value: Value
+    node: cst.Call
+    standalone: bool
+
+
 @dataclass
 class Checkpoints(Notes):
     """Files that the program saves and loads."""
 
     files: dict[str, list[tuple[Condition, Value, Note]]] = noted(dict, Use.WEIGHED)
+    saves: list[Saved] = noted(list, Use.AT_END | Use.WEIGHED)
     # by the name of a file, in whichever folder: whether all that the program saves there is on the CPU
     saved_on_cpu: dict[str, bool] = noted(dict)
     # files and state dicts that went through a call that cannot be looked into, or whose keys the program uses
@@ -90,7 +103,9 @@ def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> V
         noted.unmapped.append(Unmapped(node, scene, file, name, written, machine.at_home, joined))
         if _CHECKPOINT.search(file):
             noted.state_loads.add(node)
-    return Loaded(file, node=node, path=machine.path, resumed=_resumes(machine, arguments.get(0, "f"), file))
+    resumed = _resumes(machine, arguments.get(0, "f"), file)
+    letters = partial_text.letters(arguments.get(0, "f"))
+    return Loaded(file, node=node, path=machine.path, resumed=resumed, name=letters)
 
 
 def _resumes(machine: Machine, file: Value | None, written: str) -> bool:

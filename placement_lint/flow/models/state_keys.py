@@ -144,9 +144,16 @@ def fits(machine: Machine, state: StateDict, key: StateKey | None, into: str) ->
     """Whether some key may be one of a module whose keys have the prefix ``into``, as it is loaded."""
     if key is None:
         return state.prefix == into
-    if not _is_known(machine, state.owner) or state.prefix not in _PREFIXES:
+    if not is_known(machine, state.owner) or state.prefix not in _PREFIXES:
         return True
-    samples = [row[_PREFIXES.index(state.prefix)] for row in key.samples]
+    return fits_with_prefix(state.prefix, key, into)
+
+
+def fits_with_prefix(prefix: str, key: StateKey | None, into: str) -> bool:
+    """The same for a state dict whose keys have one of the known prefixes, and no part is called like that."""
+    if key is None:
+        return prefix == into
+    samples = [row[_PREFIXES.index(prefix)] for row in key.samples]
     return any(sample == into + bare for sample, bare in zip(samples, _BARE, strict=True))
 
 
@@ -160,7 +167,7 @@ def shortened(state: StateDict, key: StateKey | None) -> int | None:
     return before - len(str(key.samples[-1][_PREFIXES.index(state.prefix)]))
 
 
-def _is_known(machine: Machine, owner: Object | Symbol) -> bool:
+def is_known(machine: Machine, owner: Object | Symbol) -> bool:
     """Whether no part of a module is called like the one that a wrapper holds."""
     if isinstance(owner, Object) and owner.kind is Kind.WRAPPER:
         return True

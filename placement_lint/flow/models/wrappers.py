@@ -16,14 +16,9 @@ import libcst as cst
 from placement_lint.flow.api.torch_names import MODULE_ATTRIBUTES, MODULE_ATTRIBUTES_OF_DATA_PARALLEL, WRAPPERS
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import (
-    ALWAYS,
     MANY_GPUS,
     NO_GPU,
     ONE_GPU,
-    Answer,
-    Condition,
-    answered,
-    any_of,
     machines,
 )
 from placement_lint.flow.domain.record import replace
@@ -38,23 +33,18 @@ from placement_lint.flow.domain.values import (
     External,
     InReplica,
     Kind,
-    Loaded,
     Mapping,
     Object,
     Place,
     Placed,
     Role,
     Sequence,
-    StateDict,
-    StateKey,
     Symbol,
     Tensor,
     Value,
-    alternatives,
 )
-from placement_lint.flow.events.schema import FirstDeviceMissed, Scene, StateLoaded, WrappedTwice, WrapperAttributeRead
+from placement_lint.flow.events.schema import FirstDeviceMissed, WrappedTwice, WrapperAttributeRead
 from placement_lint.flow.models import (
-    checkpoints,
     ddp,
     device_arguments,
     device_choice,
@@ -62,7 +52,6 @@ from placement_lint.flow.models import (
     modules,
     scatter,
     shapes,
-    state_keys,
 )
 from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state.classes import find, foreign_bases, wrapper_base
@@ -79,8 +68,6 @@ _OUTPUT = Slot("output device")
 _DIM = Slot("dim")
 DATA_PARALLEL = "torch.nn.DataParallel"
 _DATA_PARALLEL = External(DATA_PARALLEL)
-# Dicts in dicts of a saved value are told apart to this depth.
-_DEPTH = 4
 
 
 def wrap(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -537,7 +524,7 @@ def thawed(machine: Machine, value: Value, node: cst.CSTNode) -> Value:
     return machine.lift(thaw, value)
 
 
-# --- attributes and state dicts --------------------------------------------------------------------------------
+# --- attributes --------------------------------------------------------------------------------
 
 
 def read_attribute(machine: Machine, wrapper: Object, name: str, node: cst.CSTNode, text: str) -> Value | None:
@@ -569,162 +556,6 @@ def _adds(machine: Machine, cls: Class, name: str) -> bool:
 
 
 _HOOKS = ("__getattr__", "__getattribute__", "__setattr__")
-
-
-def load_state(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call, label: str) -> None:
-    """``module.load_state_dict(state)``: keys saved with a wrapper's prefix fit a wrapper only.
-
-    An unknown value may be a wrapper or a bare module.
-    """
-    state = arguments.get(0, "state_dict")
-    checkpoints.restored(machine, state)
-    if isinstance(module, Symbol):
-        return
-    strict = arguments.get(1, "strict") != Const(False)
-    for guard, prefix in state_keys.prefixes(machine, module):
-        scene = replace(machine.scene, when=machine.scene.when & guard)
-        if state is not None and scene.when.possible:
-            _load_state(machine, scene, state, prefix, strict, node, label)
-
-
-def _load_state(
-    machine: Machine, scene: Scene, state: Value, into: str, strict: bool, node: cst.Call, label: str
-) -> None:
-    """The same for a module whose keys have the prefix ``into``."""
-    for guard, option in alternatives(state):
-        here = replace(scene, when=scene.when & guard)
-        key = state_keys.renamed(machine, option)
-        if key is not None and not (strict and machine.expects("RuntimeError")):
-            option = key.state
-        elif isinstance(option, (Loaded, StateDict)) and _adapted(machine, option, strict):
-            continue
-        if isinstance(option, Loaded):
-            machine.notes[checkpoints.Checkpoints].loads.append((node, here, label, option, into, strict, key))
-        elif isinstance(option, StateDict) and here.when.possible and not state_keys.fits(machine, option, key, into):
-            trace = (Note(option.node, "the state dict is taken here"),)
-            machine.emit(StateLoaded(node, here, label, option, into, strict, trace, state_keys.shortened(option, key)))
-
-
-def _adapted(machine: Machine, state: Loaded | StateDict, strict: bool) -> bool:
-    """Whether the program may have read the keys and changed them, or handles keys that do not fit."""
-    return _keys_of(state) in machine.notes[checkpoints.Checkpoints].handled or (
-        strict and machine.expects("RuntimeError")
-    )
-
-
-def _keys_of(state: Loaded | StateDict) -> object:
-    return (state.node, state.entries) if isinstance(state, Loaded) else state.node
-
-
-def keys_used(machine: Machine, state: Loaded | StateDict) -> None:
-    """The program looks at the keys of a state dict, or changes them: what it does next depends on a prefix."""
-    machine.notes[checkpoints.Checkpoints].handled.add(_keys_of(state))
-
-
-def may_change(machine: Machine, value: Value) -> None:
-    """A state dict is given away: its keys may be others afterwards."""
-    if isinstance(value, (Loaded, StateDict)):
-        machine.notes[checkpoints.Checkpoints].handled.add(value.file if isinstance(value, Loaded) else _keys_of(value))
-
-
-def finish(machine: Machine) -> None:
-    """Once all that the program saves is known: does what it loads from the same file fit?"""
-    for node, scene, label, loaded, into, strict, key in machine.notes[checkpoints.Checkpoints].loads:
-        if loaded.file in machine.notes[checkpoints.Checkpoints].handled:
-            continue
-        saves = _states_saved_there(machine, loaded)
-        if saves and all(scene.when.excludes(guard) for guard, _, _ in saves):
-            saves = _of_another_run(scene.when, loaded, saves)
-        fitting = any_of(
-            guard
-            for guard, state, _ in saves
-            if not isinstance(state, StateDict) or not _misfits(machine, state, key, into)
-        )
-        for guard, state, note in saves:
-            if isinstance(state, StateDict) and _misfits(machine, state, key, into) and fitting.excludes(guard):
-                trace = (Note(state.node, "the state dict is taken here"), note)
-                here = replace(scene, when=scene.when & guard)
-                if here.when.possible:
-                    machine.emit(
-                        StateLoaded(node, here, label, state, into, strict, trace, state_keys.shortened(state, key))
-                    )
-
-
-def _misfits(machine: Machine, state: StateDict, key: StateKey | None, into: str) -> bool:
-    handled = _keys_of(state) in machine.notes[checkpoints.Checkpoints].handled
-    return not handled and not state_keys.fits(machine, state, key, into)
-
-
-def _states_saved_there(machine: Machine, loaded: Loaded) -> list[tuple[Condition, Value | None, Note]]:
-    """What the program saved where a loaded value is read: in the entries of a file, under each path condition."""
-    return [
-        (guard & inner, state, note)
-        for guard, value, note in _saved_there(machine, loaded)
-        for inner, state in _entry(value, loaded.entries)
-        if (guard & inner).possible
-    ]
-
-
-def _of_another_run(
-    when: Condition, loaded: Loaded, saves: list[tuple[Condition, Value | None, Note]]
-) -> list[tuple[Condition, Value | None, Note]]:
-    """The same as an earlier run saved it, if a single decision keeps the program from saving before it loads.
-
-    That run may have decided everything in another way, so that only the kind of machine is left of its path.
-    """
-    written = loaded.node.args[0].value if loaded.node is not None and loaded.node.args else None
-    if isinstance(written, cst.Name) and written.value == loaded.file:
-        # The same variable in two functions need not hold the same name of a file.
-        return saves
-    shared = frozenset[Answer].intersection(*(cube.answers for guard, _, _ in saves for cube in guard.cubes))
-    modes = [made for answer in shared if when.excludes(made := answered(answer.question, answer.given))]
-    if len(modes) != 1 or any(when.excludes(guard.given(modes[0])) for guard, _, _ in saves):
-        return saves
-    return [
-        (machines(guard.machines), state, Note(note.node, "another run saves it here")) for guard, state, note in saves
-    ]
-
-
-def _saved_there(machine: Machine, loaded: Loaded) -> list[tuple[Condition, Value, Note]]:
-    """The values that the program saved in a file; a resumed run loads those of an earlier run, under any file name."""
-    saves = machine.notes[checkpoints.Checkpoints].files.get(loaded.file)
-    if saves is None and loaded.resumed:
-        every = [save for saved in machine.notes[checkpoints.Checkpoints].files.values() for save in saved]
-        saves = [save for save in every if any(state is not None for _, state in _entry(save[1], loaded.entries))]
-    return saves or []
-
-
-def _entry(value: Value, entries: tuple[object, ...]) -> list[tuple[Condition, Value | None]]:
-    """An entry of a saved value, in each of its alternatives; None where it is unknown."""
-    if not entries:
-        return [*alternatives(value)]
-    found: list[tuple[Condition, Value | None]] = []
-    for guard, option in alternatives(value):
-        held = option.get(entries[0]) if isinstance(option, Mapping) else None
-        deeper = _entry(held, entries[1:]) if held is not None else [(ALWAYS, None)]
-        found.extend((guard & inner, state) for inner, state in deeper)
-    return found
-
-
-def save(machine: Machine, value: Value, file: str, node: cst.Call) -> None:
-    """``torch.save(value, file)``"""
-    note = Note(node, "saved here")
-    for guard, saved in alternatives(_written(machine, value)):
-        machine.notes[checkpoints.Checkpoints].files.setdefault(file, []).append((machine.path & guard, saved, note))
-
-
-def _written(machine: Machine, value: Value, depth: int = 0) -> Value:
-    """A value as a file keeps it: what the program does to its dicts later changes nothing."""
-
-    def write(option: Value) -> Value:
-        if isinstance(option, Object) and option.kind is Kind.DICT:
-            option = machine.read(option.id, MAPPING) or option
-        if not isinstance(option, Mapping) or depth == _DEPTH:
-            return option
-        items = ((key, _written(machine, item, depth + 1)) for key, item in option.items)
-        return replace(option, items=tuple(items))
-
-    return machine.lift(write, machine.restrict(value))
 
 
 CALLS: Handlers = dict.fromkeys(WRAPPERS, wrap)
