@@ -98,6 +98,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "flag_for_cpu": REPAIRED,
         "settings_of_hydra": REPAIRED,
         "after_many_ways": {"choice": "cuda"},
+        "default_tensor_type": {"choice": "cuda"},
+        "three_ways": {"choice": "cuda"},
         "in_rounds": {"choice": "cuda"},
         "back_on_the_host": "the result is on the host again before it meets the rest",
         "first_gpu_only": {"choice": "cuda"},
@@ -229,6 +231,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "load-without-map-location": {
         "scheduler_state": "there are no tensors in what is loaded",
+        "default_tensor_type": "the program needs a GPU",
         "cached_samples": {"saved_on": "cpu"},
         "first_rank_only": {"why": "choice", "saved_on": "cpu"},
         "saved_from_cpu": {"saved_on": "cpu"},

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from string import Formatter
 
 from placement_lint.flow.api.bounds import LONGEST_TEXT
+from placement_lint.flow.domain import folding
 from placement_lint.flow.domain.values import Const, Symbol, Value
 from placement_lint.project.saved_states import HOLE
 
@@ -17,7 +18,10 @@ def letters(value: Value | None) -> str:
     """The text of a value, with holes for what is unknown; an option has its default."""
     if isinstance(value, Symbol):
         return value.letters or letters(value.preferred)
-    return str(value.value) if isinstance(value, Const) and isinstance(value.value, (str, int)) else HOLE
+    if not isinstance(value, Const) or not isinstance(value.value, (str, int)):
+        return HOLE
+    text = folding.field(value.value)
+    return HOLE if text is None else text
 
 
 def is_text(value: Value) -> bool:
@@ -64,4 +68,4 @@ def formatted(text: str, values: Sequence[Value], named: Mapping[str, Value]) ->
 
 def path(parts: Sequence[Value]) -> str:
     """``os.path.join(folder, "best.pth")``"""
-    return posixpath.join(*map(letters, parts)) if parts else HOLE
+    return joined((posixpath.join(*map(letters, parts)),)) if parts else HOLE

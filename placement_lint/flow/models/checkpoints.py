@@ -38,7 +38,6 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.events.schema import LoadedWhereSaved, Scene
 from placement_lint.flow.models import device_choice, modules, ranks
 from placement_lint.flow.state.classes import methods
-from placement_lint.flow.state.devices import Devices
 from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import names_of, value_of
@@ -96,7 +95,7 @@ def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> V
     name = _name(machine, arguments.get(0, "f"), node.args[0].value)
     mapped = arguments.get(1, "map_location")
     device_choice.request_literal(machine, mapped, device_choice.argument(node, 1, "map_location"), node, node)
-    if (mapped is None or mapped == NONE) and not arguments.spread and not machine.notes[Devices].default_was_set:
+    if (mapped is None or mapped == NONE) and not arguments.spread:
         scene = replace(machine.scene, reach=machine.tested & machine.decided)
         written = name in noted.saved_on_cpu or _saves_there_itself(machine, node.args[0].value)
         joined = None if ranks.is_one_of_them(machine) else ranks.joined(machine)

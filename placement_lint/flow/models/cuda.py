@@ -101,7 +101,10 @@ def touch(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
 
 
 def set_default_device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    devices.set_default(machine, arguments.get(0, "device") or NONE)
+    given = arguments.get(0, "device") or NONE
+    device_choice.request_literal(machine, given, device_choice.argument(node, 0, "device"), node, node)
+    device_choice.used(machine, given, node)
+    devices.set_default(machine, given)
     return NONE
 
 
@@ -109,6 +112,8 @@ def set_default_tensor_type(machine: Machine, name: str, arguments: Arguments, n
     given = arguments.get(0, "t")
     text = given.value if isinstance(given, Const) else given.name if isinstance(given, External) else ""
     on_cuda = isinstance(text, str) and text.startswith("torch.cuda.")
+    if on_cuda:
+        device_choice.request(machine, node, node)
     known = isinstance(text, str) and bool(text)
     devices.set_default_type(machine, Device("cuda") if on_cuda else CPU if known else machine.fresh())
     return NONE

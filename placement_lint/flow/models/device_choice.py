@@ -299,10 +299,13 @@ def request_type(machine: Machine, given: Value, node: cst.CSTNode) -> None:
 
 
 def _device_flags(reach: Condition) -> Condition | None:
-    """The part of a path that decides about CUDA; None where nothing does."""
-    if len(reach.cubes) != 1:
-        return None
-    (cube,) = reach.cubes
+    """The part of a path that decides about CUDA; None where nothing does, on one of the ways that lead there."""
+    decided = [_flags_of(cube) for cube in reach.cubes]
+    cubes = [cube for cube in decided if cube is not None]
+    return of(cubes) if cubes and len(cubes) == len(decided) else None
+
+
+def _flags_of(cube: Cube) -> Cube | None:
     answers = frozenset(
         answer for answer in cube.answers if _chooses(answer.question) and not is_precondition(cube, answer)
     )
@@ -310,14 +313,18 @@ def _device_flags(reach: Condition) -> Condition | None:
     excludes_cpu = cube.machines == ONE_GPU | MANY_GPUS
     if not answers and not excludes_cpu:
         return None
-    return of([Cube(cube.machines if excludes_cpu else ANY_MACHINE, answers)])
+    return Cube(cube.machines if excludes_cpu else ANY_MACHINE, answers)
 
 
 def _none_of(flags: Condition) -> Condition:
-    (cube,) = flags.cubes
-    result = ALWAYS if cube.machines == ANY_MACHINE else machines(ANY_MACHINE & ~cube.machines)
-    for answer in cube.answers:
-        result = result & answered(answer.question, not answer.given)
+    """The condition under which each flag excludes CUDA; one that chooses only between two ways to CUDA is none."""
+    given = {(answer.question, answer.given) for cube in flags.cubes for answer in cube.answers}
+    result = ALWAYS
+    for cube in flags.cubes:
+        result = result & (ALWAYS if cube.machines == ANY_MACHINE else machines(ANY_MACHINE & ~cube.machines))
+    for question, answer in given:
+        if (question, not answer) not in given:
+            result = result & answered(question, not answer)
     return result
 
 
@@ -387,8 +394,7 @@ def _chooses(question: Question) -> bool:
 
 
 def _flag_text(reach: Condition) -> str:
-    (cube,) = reach.cubes
-    flag = next((answer for answer in cube.answers if _chooses(answer.question)), None)
+    flag = next((answer for cube in reach.cubes for answer in cube.answers if _chooses(answer.question)), None)
     if flag is None:
         return "where CUDA is available"
     return f"under `{flag.question.text}`" if flag.given else f"where `{flag.question.text}` is false"
@@ -397,6 +403,7 @@ def _flag_text(reach: Condition) -> str:
 def resolve(machine: Machine) -> set[cst.CSTNode]:
     """Report every request that is reached where some choice falls elsewhere; their nodes."""
     noted = machine.notes[DeviceChoices]
+    noted.requests = _executions(noted.requests)
     by_node: dict[cst.CSTNode, list[Request]] = {}
     for asked in noted.requests:
         by_node.setdefault(asked.node, []).append(asked)
@@ -422,6 +429,17 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
                 machine.emit(CudaRequested(place, scene, how, ignored.note, ignored.text, used, device))
             ignoring.update((place, node))
     return ignoring
+
+
+def _executions(requests: Iterable[Request]) -> list[Request]:
+    """One request for each execution of a node, whatever the alternatives of its values are."""
+    merged: dict[tuple[cst.CSTNode, int], Request] = {}
+    for asked in requests:
+        known = merged.setdefault((asked.node, asked.scene.visit), asked)
+        if known is not asked:
+            scene = replace(known.scene, reach=known.scene.reach | asked.scene.reach)
+            merged[asked.node, asked.scene.visit] = replace(known, scene=scene)
+    return list(merged.values())
 
 
 def _distinct(choices: Iterable[Chosen]) -> Iterator[Chosen]:
