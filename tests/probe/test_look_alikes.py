@@ -473,6 +473,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "optimizer-misses-parameters": {
         "another_takes_over": REPAIRED,
         "picked_by_name": REPAIRED,
+        "picked_in_a_loop": REPAIRED,
         "all_given": {"all_given": True},
         "criterion_given": {"how": "a criterion", "added": True},
         "gan": {"added": True},

@@ -30,6 +30,17 @@ def is_text(value: Value) -> bool:
     return isinstance(value, Const) and isinstance(value.value, str)
 
 
+def surely_has(text: Symbol, part: str) -> bool:
+    """Whether a text has a part, whatever its holes are."""
+    return any(part in known for known in text.letters.split(HOLE)) if part else False
+
+
+def begins_with(text: Symbol, start: str) -> bool | None:
+    """Whether a text starts with another one; None if that depends on what is unknown."""
+    known = text.letters.partition(HOLE)[0]
+    return True if known.startswith(start) else None if start.startswith(known) else False
+
+
 def joined(parts: Iterable[str]) -> str:
     text = "".join(parts)
     return text if len(text) <= LONGEST_TEXT else HOLE

@@ -302,8 +302,6 @@ def _list_comprehension(machine: Machine, node: cst.ListComp | cst.SetComp | cst
     if isinstance(iterable, Parameters) and any(reads_attribute(test, "requires_grad") for test in node.for_in.ifs):
         values = [replace(iterable, named=False, trainable=True, uid=0)]
     made = _new_list(machine, Sequence(tuple(values), exact), node)
-    if isinstance(iterable, Parameters) and _asks_by_name(node.for_in):
-        named_parameters.note_picked(machine, made, iterable)
     if isinstance(node, cst.GeneratorExp):
         return gradients.over(machine, made, iterable)
     gradients.consume(machine, iterable, node)

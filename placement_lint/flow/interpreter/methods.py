@@ -339,6 +339,9 @@ def _method_of_unknown(machine: Machine, receiver: Symbol, name: str, arguments:
         visible_devices.hand_down(machine)
     if name == "get" and isinstance(given, Const):
         return machine.part(receiver.id, ("item", given.value), node, receiver)
+    if name == "startswith" and receiver.letters and isinstance(given, Const) and isinstance(given.value, str):
+        begins = partial_text.begins_with(receiver, given.value)
+        return machine.fresh(node) if begins is None else Const(begins)
     _forget_what_it_holds(machine, receiver)
     return calls.foreign(machine, arguments, node)
 

@@ -411,6 +411,8 @@ def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool
             return True if left in items.items else False if items.exact else None
         if isinstance(right, Const) and isinstance(right.value, str) and isinstance(left.value, str):
             return left.value in right.value
+        if isinstance(right, Symbol) and isinstance(left.value, str) and partial_text.surely_has(right, left.value):
+            return True
         if isinstance(right, Device) and isinstance(left.value, str):
             return _names_kind(right, left.value)
     return None

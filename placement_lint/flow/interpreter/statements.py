@@ -41,7 +41,7 @@ from placement_lint.flow.interpreter import (
     narrowing,
     operators,
 )
-from placement_lint.flow.models import autocast, gather, gradients, registries, scatter
+from placement_lint.flow.models import autocast, gather, gradients, named_parameters, registries, scatter
 from placement_lint.flow.models.device_choice import DeviceChoices
 from placement_lint.flow.state import devices
 from placement_lint.flow.state.classes import SETTER, find, is_module_class
@@ -53,7 +53,15 @@ from placement_lint.flow.state.moment import Around, Replica, Tried
 from placement_lint.flow.state.names import bind, declare_global, import_from, import_name, wanted
 from placement_lint.flow.state.program import Program
 from placement_lint.source.abstraction import by_kind, of_kind
-from placement_lint.source.querying import as_expression, assignments_in, may_break, names_in, raises, same_code
+from placement_lint.source.querying import (
+    as_expression,
+    assignments_in,
+    last_name,
+    may_break,
+    names_in,
+    raises,
+    same_code,
+)
 from placement_lint.source.walking import nodes_in
 from placement_lint.source.wording import source_text
 
@@ -323,6 +331,8 @@ def _for(machine: Machine, node: cst.For) -> None:
 
         def over(values: Value) -> Value:
             known = iteration.each(machine, values) if not _counts_tries(node) else None
+            if known is None and _groups_by_name(node):
+                known = named_parameters.pairs(machine, values)
             if known is not None:
                 for item in known:
                     _iteration(machine, node, partial(_same, item))
@@ -352,6 +362,17 @@ def _counts_tries(node: cst.For) -> bool:
     if not isinstance(called, cst.Name) or called.value != "range" or not may_break(node):
         return False
     return set(names_in(node.body)).isdisjoint(_bound_by(node.target))
+
+
+def _groups_by_name(node: cst.For) -> bool:
+    """Whether a loop may put ``named_parameters()`` into groups: it tests names, collects, and freezes nothing."""
+    body = [*nodes_in(node.body)]
+    tests = [each.test for each in body if isinstance(each, cst.If)]
+    collects = any(isinstance(each, cst.Call) and last_name(each.func) == "append" for each in body)
+    assigns = any(isinstance(each, cst.AssignTarget) and isinstance(each.target, cst.Attribute) for each in body)
+    bound = {*_bound_by(node.target)}
+    named = isinstance(node.target, cst.Tuple) and any(not bound.isdisjoint(names_in(test)) for test in tests)
+    return named and collects and not assigns
 
 
 def _use_up(machine: Machine, iterable: Value, node: cst.For) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Sequence as Many
+from dataclasses import dataclass
 
 from placement_lint.flow.api.torch_names import CONTAINERS, NAMES_OF_PARAMETERS, PARAMETER_CONTAINERS
+from placement_lint.flow.domain import partial_text
+from placement_lint.flow.domain.record import record, replace
 from placement_lint.flow.domain.values import (
     Class,
     Const,
     Device,
-    Fact,
     Kind,
     Object,
     Parameters,
@@ -21,59 +23,91 @@ from placement_lint.flow.domain.values import (
     Value,
 )
 from placement_lint.flow.models import gradients, modules, trainable
-from placement_lint.flow.state.heap import Slot
+from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
+from placement_lint.flow.state.notes import Notes, noted
+from placement_lint.flow.state.options import is_option
 
 # A module with more Parameters is not known in full.
 _MOST = 64
-# Of a list: the module from whose parameters it was picked by name.
-_PICKED = Slot("picked by name")
 
 
-def of(machine: Machine, module: Object | Symbol) -> Many[tuple[str, Tensor]] | None:
-    """The names with the Parameters; None where not all are known, or there are very many."""
-    found: list[tuple[str, Tensor]] = []
-    for name, tensor in _below(machine, module, ""):
-        if tensor is None or len(found) == _MOST:
+@dataclass
+class NamedParameters(Notes):
+    """The modules whose parameters a program picks by name."""
+
+    asked: list[Object] = noted(list)
+
+
+@record(frozen=True)
+class _Part:
+    """A Parameter with its name, or what a part that is not known holds: it has all Parameters under that name."""
+
+    name: str
+    tensor: Tensor
+    known: bool = True
+
+
+def of(machine: Machine, module: Object | Symbol) -> Many[_Part] | None:
+    """The Parameters of a module; None if there are very many, or it may have others than those of its parts."""
+    found: list[_Part] = []
+    for part in _below(machine, module, ""):
+        if part is None or len(found) == _MOST:
             return None
-        found.append((name, tensor))
-    names = [name for name, _ in found]
-    return found if found and len(set(names)) == len(names) else None
+        found.append(part)
+    names = [part.name for part in found]
+    return found if any(part.known for part in found) and len(set(names)) == len(names) else None
 
 
-def _below(machine: Machine, module: Value, prefix: str) -> Iterator[tuple[str, Tensor | None]]:
-    """The Parameters of a module; None among them for what is not known."""
+def _below(machine: Machine, module: Value, prefix: str) -> Iterator[_Part | None]:
+    """The Parameters of a module; None among them if their names are not known."""
     if not isinstance(module, Object) or module.kind is not Kind.MODULE:
-        yield prefix, None
+        yield _unknown(machine, module, prefix)
     elif isinstance(module.cls, Class) or module.cls.name in CONTAINERS | PARAMETER_CONTAINERS:
         if not modules.registers_only_what_is_seen(machine, module):
-            yield prefix, None
+            yield None
         for name, child in modules.children(machine, module):
             if name == modules.UNNAMED:
-                yield prefix, None
+                yield None
             elif not isinstance(child, Tensor):
                 yield from _below(machine, child, f"{prefix}{name}.")
             elif child.role is Role.PARAMETER:
-                yield f"{prefix}{name}", child
+                yield _Part(f"{prefix}{name}", child)
+        for name in machine.store.variables(module.id):
+            value = machine.read(module.id, name)
+            if isinstance(value, Symbol) and not value.type and not is_option(value):
+                yield _unknown(machine, value, f"{prefix}{name}.")
     elif modules.has_parameters(machine, module) is not False:
         names, place = NAMES_OF_PARAMETERS.get(module.cls.name), modules.place_of(machine, module)
         if names is None or not isinstance(place, (Device, Symbol)):
-            yield prefix, None
+            yield _unknown(machine, module, prefix)
             return
         known = Tensor(place, False, Role.PARAMETER, modules=frozenset({module.id}))
-        yield from ((f"{prefix}{name}", known) for name in names)
+        yield from (_Part(f"{prefix}{name}", known) for name in names)
+
+
+def _unknown(machine: Machine, module: Value, prefix: str) -> _Part | None:
+    """A part with Parameters of unknown names, which all begin with the name of the part."""
+    if not prefix or not isinstance(module, (Object, Symbol)):
+        return None
+    tensor = Tensor(machine.fresh(), None, Role.PARAMETER, modules=frozenset({module.id}))
+    return _Part(prefix + partial_text.HOLE, tensor, known=False)
 
 
 def pairs(machine: Machine, parameters: Value) -> tuple[Value, ...] | None:
-    """What a loop over ``named_parameters()`` goes through, where that is known."""
-    known = of(machine, parameters.module) if isinstance(parameters, Parameters) and parameters.named else None
-    return tuple(Sequence((Const(name), tensor)) for name, tensor in known) if known is not None else None
+    """What a loop over ``named_parameters()`` that asks for names goes through, where that is known."""
+    if not isinstance(parameters, Parameters) or not parameters.named or not isinstance(parameters.module, Object):
+        return None
+    known = of(machine, parameters.module)
+    if known is None:
+        return None
+    machine.notes[NamedParameters].asked.append(parameters.module)
+    return tuple(Sequence((_name(machine, part), part.tensor)) for part in known)
 
 
-def note_picked(machine: Machine, picked: Object, parameters: Parameters) -> None:
-    """A list holds those of a module's parameters whose names a program asked for."""
-    machine.write(picked.id, _PICKED, Fact("picked", parameters.module))
+def _name(machine: Machine, part: _Part) -> Value:
+    return Const(part.name) if part.known else replace(machine.fresh("name", "str"), letters=part.name)
 
 
 def left_out(machine: Machine, groups: Value, reached: frozenset[int], held: frozenset[int]) -> list[str]:
@@ -82,21 +116,33 @@ def left_out(machine: Machine, groups: Value, reached: frozenset[int], held: fro
     ``reached`` is what a backward reached, ``held`` what optimizers hold.
     """
     grouped = trainable.grouped
-    given = [_picked_from(machine, item) for group in grouped(machine, groups) for item in grouped(machine, group)]
-    picked = [module for module in given if module is not None]
-    known = of(machine, picked[0]) if len(picked) > 1 and len({module.id for module in picked}) == 1 else None
+    lists = [item for group in grouped(machine, groups) for item in grouped(machine, group)]
+    picked = [_ids(content(machine, one)) for one in lists]
+    known = _picked_from(machine, [ids for ids in picked if ids]) or ()
     found: dict[str, bool] = {}
-    for name, tensor in known or ():
-        ids = tensor.modules | {tensor.uid}
+    for part in known:
+        ids = _ids(Sequence((part.tensor,)))
         frozen = any(gradients.is_frozen(machine, one) or one in machine.notes[ModuleNotes].ever_frozen for one in ids)
-        if not ids & reached or frozen:
+        if (part.known and not ids & reached) or frozen:
             continue
-        part = name.rpartition(".")[0] or name
-        found[part] = found.get(part, False) or bool(ids & held)
-    missed = [part for part, is_held in found.items() if not is_held]
+        name = part.name.rpartition(".")[0] or part.name
+        found[name] = found.get(name, False) or not part.known or bool(ids & held)
+    missed = [name for name, is_held in found.items() if not is_held]
     return missed if 2 * len(missed) < len(found) else []
 
 
-def _picked_from(machine: Machine, value: Value) -> Object | Symbol | None:
-    fact = machine.read(value.id, _PICKED) if isinstance(value, Object) else None
-    return fact.details if isinstance(fact, Fact) and isinstance(fact.details, (Object, Symbol)) else None
+def _ids(items: Sequence | None) -> frozenset[int]:
+    """The ids of Parameters or of what they are in; none if there is anything else."""
+    tensors = [item for item in items.items if isinstance(item, Tensor)] if items is not None else []
+    known = items is not None and len(tensors) == len(items.items)
+    return frozenset(one for item in tensors for one in (*item.modules, item.uid) if one) if known else frozenset()
+
+
+def _picked_from(machine: Machine, groups: Many[frozenset[int]]) -> Many[_Part] | None:
+    """The Parameters of the module from which the program picks all groups by name."""
+    for module in machine.notes[NamedParameters].asked if len(groups) > 1 else ():
+        known = of(machine, module) or ()
+        ids = _ids(Sequence(tuple(part.tensor for part in known)))
+        if all(group <= ids for group in groups):
+            return known
+    return None
