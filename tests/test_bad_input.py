@@ -28,6 +28,7 @@ def check(*arguments: str, form: str = "concise") -> subprocess.CompletedProcess
     ("text", "words"),
     [
         ("def f(:\n", "invalid syntax"),
+        ("x.cuda(async=True)\n", "`async` is a keyword since Python 3.7"),
         ("print 'hello'\n", "Missing parentheses in call to 'print'"),
         ("x = '\0'\n", "null byte"),
         ("x = " + "(" * 5000 + ")" * 5000 + "\n", "nested 5,000 deep"),

@@ -96,8 +96,18 @@ def syntax_error(text: str) -> Unreadable | None:
     return None
 
 
+# Names that old programs use, for arguments too: `x.cuda(async=True)`.
+_NEW_KEYWORDS = ("async", "await")
+
+
 def _refused(error: SyntaxError) -> Unreadable:
-    return Unreadable(error.msg, error.lineno or 1, max(error.offset or 1, 1))
+    message, column = error.msg, max(error.offset or 1, 1)
+    word = next((one for one in _NEW_KEYWORDS if (error.text or "").startswith(one, column - 1)), None)
+    if word is not None:
+        message = f"{message}: `{word}` is a keyword since Python 3.7"
+        if word == "async":
+            message = f"{message}; PyTorch calls the argument of `.cuda()` and `.to()` `non_blocking`"
+    return Unreadable(message, error.lineno or 1, column)
 
 
 def python_tree(text: str) -> ast.Module:

@@ -364,4 +364,6 @@ def formatted(machine: Machine, prefix: str, values: tuple[Value, ...], letters:
             return Device("cuda", value)
         if isinstance(value, Const) and type(value.value) is int:
             return Device("cuda", value.value)
+    if not prefix and len(values) == 1 and isinstance(values[0], Symbol) and letters == partial_text.letters(values[0]):
+        return replace(values[0], type="str")
     return replace(machine.fresh("text", "str"), letters=letters)

@@ -75,6 +75,8 @@ def set_device(machine: Machine, name: str, arguments: Arguments, node: cst.Call
     visible_devices.touch(machine, node)
     if not isinstance(given, Const):
         ranks.pin(machine)
+        number = given if isinstance(given, Device) else Device("cuda", given) if isinstance(given, Symbol) else given
+        visible_devices.name_device(machine, number, node, node)
     ranks.name_gpu(machine, given.index if isinstance(given, Device) else given, node)
     devices.set_current(machine, given)
     return NONE

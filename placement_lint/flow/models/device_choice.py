@@ -82,6 +82,9 @@ def used(machine: Machine, target: Value, node: cst.Call) -> None:
     # The device of another tensor does not show what the program would choose.
     named = [(guard, option) for guard, option in alternatives(target) if not isinstance(option, Tensor)]
     places = [(guard, as_place(option)) for guard, option in named]
+    for _, place in places:
+        if isinstance(place, Device) and isinstance(place.index, Symbol):
+            visible_devices.name_device(machine, place, node, node)
     on_cpu = [guard for guard, place in places if place == CPU]
     for cube in on_cpu[0].cubes if on_cpu else ():
         for answer in cube.answers if cube.machines != NO_GPU else ():

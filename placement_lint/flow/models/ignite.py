@@ -1,4 +1,4 @@
-"""Ignite: engines that train or evaluate a model, and what it does for several processes.
+"""Ignite: engines that call a function or train and evaluate a model, and what it does for several processes.
 
 Read in pytorch-ignite 0.5.5: `engine/__init__.py` (`create_supervised_trainer` moves each batch to `device`, and does
 not move the model), `distributed/auto.py` (`auto_model` moves the model and wraps it
@@ -46,6 +46,8 @@ EVALUATORS = {"ignite.engine.create_supervised_evaluator": 2}
 # Arguments with which these do something else than to call the model with the first of two items.
 _OTHERWISE = ("prepare_batch", "model_fn", "model_transform")
 
+# The function of an engine that the program gives, and what the supervised ones need.
+_STEP = Slot("step")
 _MODEL = Slot("model")
 _OPTIMIZER = Slot("optimizer")
 _LOSS = Slot("loss")
@@ -75,6 +77,15 @@ def supervised(machine: Machine, name: str, arguments: Arguments, node: cst.Call
     if trains:
         machine.write(made.id, _OPTIMIZER, arguments.get(1, "optimizer") or machine.fresh())
         machine.write(made.id, _LOSS, arguments.get(2, "loss_fn") or machine.fresh())
+    return made
+
+
+def engine(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``Engine(step)`` calls ``step(engine, batch)``."""
+    made = machine.new_object(Kind.OTHER, ENGINE, node)
+    step = arguments.get(0, "process_function")
+    if step is not None:
+        machine.write(made.id, _STEP, step)
     return made
 
 

@@ -84,6 +84,7 @@ from placement_lint.flow.models import (
     replica_losses,
     shapes,
     trainable,
+    visible_devices,
 )
 from placement_lint.flow.models.arrivals import arrive, meet
 from placement_lint.flow.models.replica_losses import ReplicaLosses
@@ -946,6 +947,7 @@ def move_target(machine: Machine, name: str, arguments: Arguments, node: cst.Cal
         device_choice.request(machine, node, node)
         return Device("cuda")
     if name == "cuda" and isinstance(given, Symbol):
+        visible_devices.name_device(machine, Device("cuda", given), node, node)
         return Device("cuda", given)
     source = device_choice.argument(node, 0, "device")
     given = device_choice.without_cpu(machine, given or NONE, source, node)

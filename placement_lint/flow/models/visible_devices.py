@@ -36,6 +36,8 @@ class VisibleDevices(Notes):
     in_time: list[tuple[cst.CSTNode, Scene, cst.CSTNode | None]] = noted(list, Use.WEIGHED)
     # GPUs named by numbers that are not visible, and where that was first
     invisible: dict[int, cst.CSTNode] = noted(dict, Use.WEIGHED)
+    # where a number that is unknown first named a GPU after the program had made that number the only visible one
+    again: dict[Symbol, cst.CSTNode] = noted(dict, Use.WEIGHED)
     # it uses CUDA outside of the workers of its loaders
     uses_cuda: bool = noted(bool)
 
@@ -151,10 +153,12 @@ def name_device(
 
 
 def _name_again(machine: Machine, number: Symbol, how: str | cst.CSTNode, node: cst.CSTNode) -> None:
-    """The number of a GPU is what alone is visible: whatever it is, it is numbered 0."""
+    """The number of a GPU is what alone is visible: whatever it is, it is numbered 0. The first use of it raises."""
     where = machine.read(machine.module_frame, _SET)
     note = where.details if isinstance(where, Fact) else None
-    if isinstance(note, Note) and machine.read(machine.module_frame, _VISIBLE) == number:
+    if not isinstance(note, Note) or machine.read(machine.module_frame, _VISIBLE) != number:
+        return
+    if machine.notes[VisibleDevices].again.setdefault(number, node) is node:
         text = number.text or "the number"
         machine.emit(InvisibleDevice(node, machine.scene, source_text(how), (1,), ("1",), note, text))
 
