@@ -44,6 +44,7 @@ def check(*arguments: str, form: str = "concise") -> subprocess.CompletedProcess
     ],
     ids=[
         "syntax",
+        "keyword",
         "python2",
         "null",
         "brackets",
