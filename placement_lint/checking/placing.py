@@ -2,7 +2,8 @@
 
 A problem in the code of a module class is reported there, even if the class is in another file: its use causes the
 problem. A problem in a plain function of another file is reported there too, unless the function is also called without
-it: then the caller causes it, and it is reported at the call (``reconcile``).
+it: then the caller causes it, and it is reported at the call (``reconcile``). A problem ``for_any_caller`` is reported
+in the function in any case.
 """
 
 from __future__ import annotations
@@ -165,6 +166,8 @@ def _in_plain_function(finding: Finding, function: Named, problem: Problem, spot
         trace=(*finding.trace, here),
     )
     there = replace(finding, trace=(*finding.trace, Step(site.path, site.range, "this call leads there")))
+    if problem.for_any_caller:
+        return Provisional(there, if_saved=problem.if_saved)
     return Provisional(there, at_call=at_call, function=function, if_saved=problem.if_saved)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.domain.path_condition import NO_GPU
 from placement_lint.flow.events.schema import LoadedWhereSaved
 from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
 from placement_lint.replaying import claimed
@@ -73,13 +72,9 @@ def check(event: LoadedWhereSaved) -> Iterator[Problem]:
         advice='pass `map_location="cpu"`' if event.only_state else "pass `map_location`",
         rewrite=fix('load it with `map_location="cpu"`', argument_added(event.node, 'map_location="cpu"')),
         facts={"why": event.why},
-        replay=_in_each_rank(event) if ranks else Replay(saved_on=_absent_gpu(event)),
+        replay=_in_each_rank(event) if ranks else Replay(saved_on="cuda:0"),
+        for_any_caller=not ranks,
     )
-
-
-def _absent_gpu(event: LoadedWhereSaved) -> str:
-    """A GPU that does not exist on exactly the machines of the finding."""
-    return "cuda:0" if any(cube.machines == NO_GPU for cube in event.scene.when.cubes) else "cuda:7"
 
 
 def _in_each_rank(event: LoadedWhereSaved) -> Replay:

@@ -86,6 +86,7 @@ def check(event: CudaRequested) -> Iterator[Problem]:
         rewrite=None if legacy else unsafe(f"use `{event.device}`", on_device(event.node, event.device)),
         facts={"legacy": legacy},
         replay=Replay(repairs=tuple(_on(event, device) for device in _devices(event))),
+        for_any_caller=True,
     )
 
 

@@ -15,7 +15,7 @@ import libcst as cst
 
 from placement_lint.flow.domain import partial_text
 from placement_lint.flow.domain.arguments import Arguments
-from placement_lint.flow.domain.path_condition import Condition
+from placement_lint.flow.domain.path_condition import NO_GPU, Condition, machines
 from placement_lint.flow.domain.record import record, replace
 from placement_lint.flow.domain.values import (
     CPU,
@@ -274,5 +274,6 @@ def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:
     at_home = all(visit.at_home for visit in visits)
     chosen = device_choice.open_to_others(machine, [visit.scene for visit in visits], at_home)
     if chosen is not None:
-        scene = replace(first.scene, when=first.scene.reach & chosen.on_cpu)
+        # A checkpoint of a GPU is loaded where there is one, even if the program chooses the CPU.
+        scene = replace(first.scene, when=first.scene.reach & machines(NO_GPU))
         machine.emit(LoadedWhereSaved(node, scene, first.file, "choice", chosen.note, chosen.text, only_state))
