@@ -57,7 +57,7 @@ for x, y in DataLoader(dataset, batch_size=8):
     silent="""\
 - The statement is under the same flag or under one that implies it, as `if device.type == "cuda":`.
 - It runs only after a test that something is on a GPU, `if x.is_cuda:`, and the program does not choose the number of
-  the GPU; or a handler catches its failure.
+  the GPU; or a handler catches its failure and does more than skip the iteration.
 - It runs only if CUDA is available, and the result is copied to the host before a module uses it.
 - It runs only if the program runs as several processes, `if distributed:`. The choice is for a single process.
 - The device index is the number of the process, `args.local_rank`, which users do not choose.

@@ -95,6 +95,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "device-choice-ignored": {
         "by_name": "no name leads to what asks for CUDA: it needs arguments, or is private",
+        "round_of_attempts": "the exception is dealt with",
         "flag_for_cpu": REPAIRED,
         "settings_of_hydra": REPAIRED,
         "after_many_ways": {"choice": "cuda"},

@@ -438,8 +438,7 @@ def _try(machine: Machine, node: cst.Try | cst.TryStar) -> None:
     around.expecting_attribute_errors += catches
 
     def body() -> Value:
-        resumes, falls_back = all(map(_resumes, node.handlers)), _falls_back(node)
-        around.tried.append(Tried(len(machine.frames), _dealt_with(node), resumes, falls_back))
+        around.tried.append(Tried(len(machine.frames), _dealt_with(node), _resumes(node), _falls_back(node)))
         execute_body(machine, node.body)
         around.tried.pop()
         if node.orelse is not None and not machine.dead:
@@ -467,12 +466,22 @@ def _caught(handler: cst.ExceptHandler | cst.ExceptStarHandler) -> set[str]:
     return set(names_in(handler.type)) if handler.type is not None else {"BaseException"}
 
 
-def _resumes(handler: cst.ExceptHandler | cst.ExceptStarHandler) -> bool:
-    """Whether the program continues after a handler, or returns a value, instead of giving up."""
-    last = handler.body.body[-1] if handler.body.body else None
-    end = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else None
-    leaves = isinstance(end, cst.Break) or (isinstance(end, cst.Return) and end.value is None)
-    return not leaves and not raises(handler.body)
+def _resumes(node: cst.Try | cst.TryStar) -> bool:
+    """Whether the program continues after each handler, or returns a value, instead of giving up."""
+    ends = [_end(handler.body) for handler in node.handlers]
+    leaves = any(isinstance(end, cst.Break) or (isinstance(end, cst.Return) and end.value is None) for end in ends)
+    # An iteration that fails is skipped, unless the loop only looks for one that does not fail.
+    skips = any(isinstance(end, cst.Continue) for end in ends) and not _leaves_loop(node.body)
+    return not leaves and not skips and not any(raises(handler.body) for handler in node.handlers)
+
+
+def _end(body: cst.BaseSuite) -> cst.CSTNode | None:
+    last = body.body[-1] if body.body else None
+    return last.body[-1] if isinstance(last, cst.SimpleStatementLine) else None
+
+
+def _leaves_loop(body: cst.BaseSuite) -> bool:
+    return any(isinstance(node, (cst.Break, cst.Return)) for node in nodes_in(body))
 
 
 def _falls_back(node: cst.Try | cst.TryStar) -> bool:
@@ -489,8 +498,7 @@ def _falls_back(node: cst.Try | cst.TryStar) -> bool:
 
 
 def _ends_by_raising(body: cst.BaseSuite) -> bool:
-    last = body.body[-1] if body.body else None
-    return isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], cst.Raise)
+    return isinstance(_end(body), cst.Raise)
 
 
 def _catches_attribute_errors(node: cst.Try | cst.TryStar) -> bool:
