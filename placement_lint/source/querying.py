@@ -205,6 +205,16 @@ def called_in(node: cst.CSTNode) -> Iterator[str]:
     return (function.value for function in calls if isinstance(function, cst.Name))
 
 
+# Calls that change nothing, and whose result says what the program was told to use, or could use.
+_ASK = frozenset({"is_available", "device_count", "device", "getattr", "get", "getenv", "bool", "int", "str", "len"})
+
+
+def only_asks(node: cst.CSTNode) -> bool:
+    """Whether a node reads settings, and asks for the devices that there are, but does nothing."""
+    calls = (each.func for each in nodes_in(node) if isinstance(each, cst.Call))
+    return all(last_name(function) in _ASK for function in calls)
+
+
 def reads_attribute(node: cst.CSTNode, name: str) -> bool:
     """Whether ``….name`` occurs in a node."""
     return any(isinstance(each, cst.Attribute) and each.attr.value == name for each in nodes_in(node))
@@ -229,6 +239,15 @@ def ends_at_once(loop: cst.While) -> bool:
         suite = last.orelse if isinstance(last, cst.Try) and last.orelse is not None else last
         last = suite.body.body[-1] if suite.body.body else None
     return isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], (cst.Break, cst.Return))
+
+
+def leaves(block: cst.CSTNode) -> bool:
+    """Whether a block ends in a jump, or ends the program."""
+    statements = block.body if isinstance(block, (cst.IndentedBlock, cst.SimpleStatementLine)) else ()
+    last = statements[-1] if statements else None
+    if isinstance(last, cst.Expr) and isinstance(last.value, cst.Call):
+        return last_name(last.value.func) in ("exit", "quit")
+    return isinstance(last, (cst.Return, cst.Raise, cst.Continue, cst.Break)) or (last is not None and leaves(last))
 
 
 def _breaks(node: cst.CSTNode) -> bool:

@@ -95,6 +95,10 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "device-choice-ignored": {
         "by_name": "no name leads to what asks for CUDA: it needs arguments, or is private",
+        "device_tested_after_request": {"choice": "cuda"},
+        "guarded_after_failure": {"choice": "cuda"},
+        "setting_of_script": {"choice": "cuda"},
+        "state_of_script": {"choice": "cuda"},
         "round_of_attempts": "the exception is dealt with",
         "flag_for_cpu": REPAIRED,
         "settings_of_hydra": REPAIRED,
@@ -231,6 +235,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unknown": {"tensor": True},
     },
     "load-without-map-location": {
+        "setting_of_script": "it never runs without the GPU that it was saved from",
         "scheduler_state": "there are no tensors in what is loaded",
         "default_tensor_type": "the program needs a GPU",
         "cached_samples": {"saved_on": "cpu"},

@@ -68,6 +68,8 @@ class Range(NamedTuple):
         return self.subject == other.subject and (self.above >= other.below or other.above >= self.below)
 
 
+# The first part of the subject of a question about what the script sets itself, for its user to edit.
+SETTING = "setting"
 # How messages say that the answer to a question, which the program words so, is yes, or no.
 IS_TRUE = ("`{}` is true", "`{}` is false")
 ELSEWHERE = ("`{}` names another device", "`{}` names the same device")
@@ -105,6 +107,8 @@ class Question:
         self.subject, self.rivals, _, self.usual = asked
         self.answers = answers
         self.no, self.yes = answers.of(self)
+        if isinstance(self.subject, tuple) and self.subject[0] == SETTING:
+            answers.settings |= self.no.bit | self.yes.bit
         self.forget_the_rest()
 
     def forget_the_rest(self) -> None:
@@ -224,8 +228,8 @@ class Answer:
 class Answers:
     """Those to all questions of a program, in the order in which these came up: of each no, and then yes.
 
-    ``noes`` are the bits of the first, ``competing`` those that others than their opposites may exclude, and
-    ``blurred`` those of questions that stand for many.
+    ``noes`` are the bits of the first, ``competing`` those that others than their opposites may exclude, ``blurred``
+    those of questions that stand for many, and ``settings`` those of questions about settings of the script.
     """
 
     def __init__(self) -> None:
@@ -233,6 +237,7 @@ class Answers:
         self.noes = 0
         self.competing = 0
         self.blurred = 0
+        self.settings = 0
 
     def of(self, question: Question) -> tuple[Answer, Answer]:
         """The answers to one more question."""
@@ -381,6 +386,11 @@ class Condition:
     def asks_after(self, question: Question) -> bool:
         """Whether it hangs on what was asked later than this question."""
         return any(answer.question.number > question.number for cube in self.cubes for answer in cube.answers)
+
+    def regardless_of(self, kinds: int) -> Condition:
+        """The same on these kinds of machine as well, and whatever the settings of the script are."""
+        wider = frozenset((bits | kinds, answers & ~self.answers.settings) for bits, answers in self.cases)
+        return self if wider == self.cases else _simplified(wider, self.extent)
 
     @cached_property
     def effort(self) -> int:

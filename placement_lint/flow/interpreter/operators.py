@@ -45,6 +45,7 @@ from placement_lint.flow.domain.values import Comparison as Placed
 from placement_lint.flow.events.schema import DeviceNeverEqual, Operand
 from placement_lint.flow.interpreter import attributes, cuda_guards, expressions, methods, narrowing
 from placement_lint.flow.models import (
+    device_choice,
     environment,
     gradient_paths,
     registries,
@@ -76,8 +77,11 @@ def condition(machine: Machine, test: cst.BaseExpression) -> Condition:
 
 def decision(machine: Machine, test: cst.BaseExpression) -> tuple[Condition, cst.CSTNode | None]:
     """The same, and the test for CUDA that decides it, if one does."""
-    value = expressions.evaluate(machine, test)
-    return truth(machine, value, test), cuda_guards.guard_in(value)
+    with machine.as_written(test):
+        value = expressions.evaluate(machine, test)
+        holds = truth(machine, value, test)
+    device_choice.assume_settings(machine, holds)
+    return holds, cuda_guards.guard_in(value)
 
 
 def truth(
@@ -93,7 +97,8 @@ def truth(
     if isinstance(value, Tensor):
         replica_losses.used_as_number(machine, value, "bool", f"testing `{machine.text(node)}`", node, node)
     if isinstance(value, Const):
-        return ALWAYS if value.value else ALWAYS.negation
+        setting = device_choice.setting(machine, node, value)
+        return setting or (ALWAYS if value.value else ALWAYS.negation)
     if isinstance(value, AtLeast):
         return ALWAYS if value.bound > 0 else answered(machine.question(value), True)
     if isinstance(value, Sequence) and value.exact:
@@ -161,13 +166,17 @@ def boolean(machine: Machine, node: cst.BooleanOperation) -> Value:
     left = expressions.evaluate(machine, node.left)
     holds = truth(machine, left, node.left)
     goes_on = holds if isinstance(node.operator, cst.And) else holds.negation
-    return machine.fork(
-        (
-            (goes_on.negation, lambda: machine.restrict(left)),
-            (goes_on, lambda: expressions.evaluate(machine, node.right)),
-        ),
-        asks=True,
-    )
+    # A setting of the script would decide with another value.
+    turns = isinstance(left, Const) and left.value is isinstance(node.operator, cst.And)
+    decided = Const(not left.value) if isinstance(left, Const) and turns else left
+    with machine.as_written(node.right):
+        return machine.fork(
+            (
+                (goes_on.negation, lambda: machine.restrict(decided)),
+                (goes_on, lambda: expressions.evaluate(machine, node.right)),
+            ),
+            asks=True,
+        )
 
 
 def _note_asked_again(machine: Machine, node: cst.BooleanOperation) -> None:
@@ -200,13 +209,14 @@ def conditional(machine: Machine, node: cst.IfExp) -> Value:
             cuda_guards.pass_over(machine, guard, other)
             return cuda_guards.left_on_host(expressions.evaluate(machine, expression), guard)
 
-    value = machine.fork(
-        (
-            (holds, lambda: branch(True, node.body, node.orelse)),
-            (holds.negation, lambda: branch(False, node.orelse, node.body)),
-        ),
-        asks=True,
-    )
+    with machine.as_written(node):
+        value = machine.fork(
+            (
+                (holds, lambda: branch(True, node.body, node.orelse)),
+                (holds.negation, lambda: branch(False, node.orelse, node.body)),
+            ),
+            asks=True,
+        )
     machine.now[Context].sure_of_gpu -= saw_gpu
     machine.now[Around].guards.pop()
     return value

@@ -57,6 +57,7 @@ from placement_lint.source.querying import (
     as_expression,
     assignments_in,
     last_name,
+    leaves,
     may_break,
     names_in,
     raises,
@@ -234,6 +235,11 @@ def _if(machine: Machine, node: cst.If) -> None:
     )
     if len(goes_on) == 2 and goes_on[True] is not goes_on[False]:
         narrowing.narrow(machine, node.test, goes_on[True])
+    if len(goes_on) == 1 and not machine.dead:
+        # The other block is not run if something before has raised where it would be: the program leaves there.
+        answer, other = (True, node.orelse) if True in goes_on else (False, node.body)
+        if other is not None and leaves(other.body if isinstance(other, cst.Else) else other):
+            machine.tested = machine.tested & (holds if answer else holds.negation)
     if called is not None:
         program = machine.notes[Program]
         program.called_by_script |= program.called - called

@@ -19,17 +19,19 @@ def is_available(machine: Machine, name: str, arguments: Arguments, node: cst.Ca
     visible_devices.touch(machine, node)
     guard = node if name == "torch.cuda.is_available" else None
     there, missing = Const(True, guard=guard), Const(False, guard=guard)
-    return machine.either(((machines(ONE_GPU | MANY_GPUS), there), (machines(NO_GPU), missing)))
+    with machine.as_written():
+        return machine.either(((machines(ONE_GPU | MANY_GPUS), there), (machines(NO_GPU), missing)))
 
 
 def device_count(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    return machine.either(
-        (
-            (machines(NO_GPU), Const(0)),
-            (machines(ONE_GPU), Const(1)),
-            (machines(MANY_GPUS), AtLeast(2)),
+    with machine.as_written():
+        return machine.either(
+            (
+                (machines(NO_GPU), Const(0)),
+                (machines(ONE_GPU), Const(1)),
+                (machines(MANY_GPUS), AtLeast(2)),
+            )
         )
-    )
 
 
 def device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -51,7 +53,8 @@ def device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
         return replace(place, built=True) if isinstance(place, Device) else place
 
     given = arguments.get(0, "device") or arguments.keyword("type")
-    return machine.lift(lambda kind: name_device(make(kind)), given) if given is not None else machine.fresh()
+    with machine.as_written():
+        return machine.lift(lambda kind: name_device(make(kind)), given) if given is not None else machine.fresh()
 
 
 def xla_device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:

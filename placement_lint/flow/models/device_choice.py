@@ -20,6 +20,7 @@ from placement_lint.flow.domain.path_condition import (
     NEVER,
     NO_GPU,
     ONE_GPU,
+    SETTING,
     Answer,
     Condition,
     Cube,
@@ -38,6 +39,7 @@ from placement_lint.flow.domain.values import (
     Const,
     Device,
     External,
+    Mapping,
     Object,
     Place,
     Symbol,
@@ -49,6 +51,7 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.events.schema import CpuRefused, CudaRequested, Scene
 from placement_lint.flow.models import lightning, modules, visible_devices
 from placement_lint.flow.state.devices import Context, as_place, current_is_chosen
+from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Calls
 from placement_lint.flow.state.names import value_of, visible
@@ -56,6 +59,7 @@ from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.flow.state.options import is_option, looks_into_command_line
 from placement_lint.flow.state.records import Chosen, Request
 from placement_lint.rule import Note
+from placement_lint.source.abstract import meaning
 from placement_lint.source.querying import as_expression, is_literal, last_comparison, last_name, words_in
 from placement_lint.source.walking import children
 from placement_lint.source.wording import source_text
@@ -71,6 +75,8 @@ class DeviceChoices(Notes):
     fetched: list[Condition] = noted(list, Use.AT_END)
     # where tensors were moved to a GPU from which they, or what was computed from them without a module, came back
     returned: set[cst.CSTNode] = noted(set, Use.AT_END)
+    # settings of the script itself that say whether CUDA is used, with how they are written and what they are set to
+    settings: dict[Question, tuple[cst.BaseExpression, Const]] = noted(dict, Use.AT_END)
     # tests of a tensor's device under which it is moved to that very device, and nothing else
     moving_tests: set[cst.BaseExpression] = noted(set, Use.AT_END)
 
@@ -259,7 +265,8 @@ def without_cpu(machine: Machine, given: Value, source: cst.BaseExpression | Non
     """
     if source is not None and not machine.now[Context].sure_of_gpu and not machine.does_without("RuntimeError"):
         _refuse_cpu(machine, given, source, node)
-    return machine.lift(lambda option: CPU if option == NO_DEVICE else option, given)
+    with machine.as_written():
+        return machine.lift(lambda option: CPU if option == NO_DEVICE else option, given)
 
 
 def _refuse_cpu(machine: Machine, given: Value, source: cst.BaseExpression, node: cst.Call) -> None:
@@ -317,6 +324,50 @@ def _flags_of(cube: Cube) -> Cube | None:
     if not answers and not excludes_cpu:
         return None
     return Cube(cube.machines if excludes_cpu else ANY_MACHINE, answers)
+
+
+def setting(machine: Machine, test: cst.CSTNode, value: Const) -> Condition | None:
+    """The condition that ``if USE_CUDA:`` tests, of a setting that is written in the script for its user to edit."""
+    if not isinstance(test, (cst.Name, cst.Attribute, cst.Subscript)) or not isinstance(value.value, bool):
+        return None
+    variable: cst.BaseExpression = test
+    while isinstance(variable, (cst.Attribute, cst.Subscript)):
+        variable = variable.value
+    is_local = machine.frame.id != machine.module_frame and machine.read(machine.frame.id, last_name(variable))
+    if is_local or not machine.at_home or not _name_gpu(_words(test), ("cuda", "gpu")):
+        return None
+    if _setting_value(machine, test) != value:
+        return None
+    question = machine.question((SETTING, source_text(test)), text=test)
+    machine.notes[DeviceChoices].settings.setdefault(question, (test, value))
+    return answered(question, True)
+
+
+def assume_settings(machine: Machine, tested: Condition) -> None:
+    """Continue with what the script sets, where the program tests it."""
+    settings = machine.notes[DeviceChoices].settings
+    for cube in tested.cubes if settings else ():
+        for answer in cube.answers:
+            if answer.question in settings:
+                machine.assume(answered(answer.question, bool(settings[answer.question][1].value)))
+
+
+def _setting_value(machine: Machine, test: cst.BaseExpression) -> Value | None:
+    """The value of a variable, its attribute, or its item of a literal key."""
+    if not isinstance(test, cst.Subscript):
+        return value_of(machine, test)
+    owner = value_of(machine, test.value)
+    items = machine.read(owner.id, MAPPING) if isinstance(owner, Object) else None
+    index = test.slice[0].slice if len(test.slice) == 1 else None
+    key = index.value if isinstance(index, cst.Index) else None
+    return items.get(meaning(key)) if isinstance(items, Mapping) and isinstance(key, cst.SimpleString) else None
+
+
+def _was_changed(machine: Machine, chosen: Chosen) -> bool:
+    """Whether it depends on a variable that is no setting, as the program gives it another value."""
+    settings = machine.notes[DeviceChoices].settings
+    asked = {answer.question for cube in chosen.on_cpu.cubes for answer in cube.answers}
+    return any(_setting_value(machine, settings[one][0]) != settings[one][1] for one in asked & settings.keys())
 
 
 def _none_of(flags: Condition) -> Condition:
@@ -410,7 +461,11 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
     by_node: dict[cst.CSTNode, list[Request]] = {}
     for asked in noted.requests:
         by_node.setdefault(asked.node, []).append(asked)
-    noted.chosen = [chosen for chosen in _distinct(noted.chosen) if not _is_about_else(machine, chosen)]
+    noted.chosen = [
+        chosen
+        for chosen in _distinct(noted.chosen)
+        if not _is_about_else(machine, chosen) and not _was_changed(machine, chosen)
+    ]
     ignoring: set[cst.CSTNode] = set()
     for node, visits in by_node.items():
         if node in noted.returned and all(asked.scene.reach.excludes(machines(NO_GPU)) for asked in visits):

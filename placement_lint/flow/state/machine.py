@@ -45,6 +45,7 @@ from placement_lint.flow.domain.values import (
     Choice,
     Class,
     Const,
+    Device,
     External,
     Function,
     Kind,
@@ -71,7 +72,7 @@ from placement_lint.flow.state.notes import Registry, Use, all_notes, beginning,
 from placement_lint.flow.state.program import Program
 from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
-from placement_lint.source.querying import names_in
+from placement_lint.source.querying import names_in, only_asks
 from placement_lint.source.wording import source_text
 
 if TYPE_CHECKING:
@@ -400,19 +401,27 @@ class Machine:
     # --- reading and writing cells -----------------------------------------------------------------------
 
     def restrict(self, value: Value) -> Value:
-        """The alternatives of a value that are possible on this path."""
+        """The alternatives of a value that are possible on this path: of a setting, on the path as written."""
         if not isinstance(value, Choice):
             return value
-        remaining = [
-            (condition, option)
-            for condition, option in value.alternatives
-            if option is not ABSENT and not self.path.excludes(condition)
-        ]
+        remaining = self._possible(value, self.path)
+        if len(remaining) < len(value.alternatives) and all(
+            isinstance(option, (Const, Device, External)) for _, option in value.alternatives
+        ):
+            remaining = self._possible(value, self._as_written)
         if len(remaining) == len(value.alternatives):
             return value
         if len(remaining) > 1:
             return Choice(tuple(remaining))
         return remaining[0][1] if remaining else ABSENT
+
+    @staticmethod
+    def _possible(value: Choice, path: Condition) -> list[tuple[Condition, Value]]:
+        return [
+            (condition, option)
+            for condition, option in value.alternatives
+            if option is not ABSENT and not path.excludes(condition)
+        ]
 
     def read(self, owner: int, name: Key) -> Value | None:
         """A cell's value on this path; None if it has none."""
@@ -515,6 +524,12 @@ class Machine:
         feasible = [
             (inside, guard, run) for guard, run in branches if (inside := _narrowed(path, guard, denied)).possible
         ]
+        # What the program tests before branches that would be possible if nothing before had raised.
+        unseen = NEVER
+        if asks and len(feasible) == 1:
+            written = self._as_written
+            others = [guard for guard, _ in branches if guard is not feasible[0][1] and not written.excludes(guard)]
+            unseen = any_of(tested & guard for guard in others)
         exits, whole = [], True
         for inside, guard, run in feasible:
             self.path = inside
@@ -522,10 +537,14 @@ class Machine:
             self.tested = asked = _narrowed(tested, guard, denied) if asks else tested
             self.alternatives = (*outer, guard) if decides else outer
             if len(feasible) == 1:
+                exited = [len(scope.exits) for scope in self.scopes]
                 value = run()
+                for scope, known in zip(self.scopes, exited, strict=True):
+                    for exit in scope.exits[known:]:
+                        exit.tested = exit.tested | unseen
                 self.path = path if self.path is inside else self.path
                 self.reach = reach if self.reach is reached else self.reach
-                self.tested = tested if self.tested is asked else self.tested
+                self.tested = tested if self.tested is asked else self.tested | unseen
                 self.alternatives = outer
                 return value
             depth, left = self.store.depth, self._ways_out
@@ -574,6 +593,24 @@ class Machine:
             self.reach = before if self.reach is inside else self.reach
 
     @property
+    def _as_written(self) -> Condition:
+        """The path, on the machines as well on which something before raised, and whatever the settings are."""
+        return self.path.regardless_of((self.tested & self.decided).machines)
+
+    @contextmanager
+    def as_written(self, *nodes: cst.CSTNode) -> Iterator[None]:
+        """Evaluate nodes, if they only ask for settings, on the path as written.
+
+        What the program chooses there is the same whether something before it raises or not.
+        """
+        path = self.path
+        self.path = written = self._as_written if all(map(only_asks, nodes)) else path
+        try:
+            yield
+        finally:
+            self.path = path if self.path is written else path & self.path
+
+    @property
     def decided(self) -> Condition:
         """The alternatives of values that are being analysed."""
         return reduce(and_, self.alternatives, ALWAYS)
@@ -586,6 +623,10 @@ class Machine:
         self._require(condition, self.path)
         self.path = _bounded(self.path & condition, self.path & condition.common)
         self.reach = _bounded(self.reach & condition, self.reach & condition.common)
+
+    def assume(self, condition: Condition) -> None:
+        """Continue under a condition that the program does not test here."""
+        self.path, self.reach = self.path & condition, self.reach & condition
 
     def _join(self, exits: list[Exit], whole: bool, newest: int | None = None) -> Value:
         """Join the effects of several exits; ``whole`` if every path that enters leaves by one of them.
