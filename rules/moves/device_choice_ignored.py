@@ -15,7 +15,8 @@ from placement_lint.source.wording import source_text
 
 PAGE = Page(
     what="""\
-Reports `.cuda()`, `"cuda"` or `torch.cuda.FloatTensor(...)` in a program that elsewhere chooses its device. The
+Reports `.cuda()`, `"cuda"`, `torch.cuda.FloatTensor(...)` or `torch.cuda.set_device(...)` in a program that elsewhere
+chooses its device: by the machine, by an option, or by a setting in the script such as `USE_CUDA = True`. The
 statement runs although the choice may be the CPU or another GPU. A literal that reaches a move through an argument,
 a variable or an attribute is reported at the literal. A call that only accepts GPUs, as `x.cuda(device)` and
 `y.to(x.get_device())`, is reported if it is given the CPU.
@@ -83,9 +84,9 @@ def check(event: CudaRequested) -> Iterator[Problem]:
         "on another device than the rest",
         (event.choice, *([event.used] if event.used is not None else [])),
         advice="use the chosen device",
-        rewrite=None if legacy else unsafe(f"use `{event.device}`", on_device(event.node, event.device)),
+        rewrite=None if legacy or event.fixed else unsafe(f"use `{event.device}`", on_device(event.node, event.device)),
         facts={"legacy": legacy},
-        replay=Replay(repairs=tuple(_on(event, device) for device in _devices(event))),
+        replay=Replay(repairs=() if event.fixed else tuple(_on(event, device) for device in _devices(event))),
         for_any_caller=True,
     )
 

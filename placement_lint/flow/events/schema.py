@@ -719,6 +719,8 @@ class CudaRequested(Event):
     used: Note | None = None
     # ``choice_text``, if it is a device that has this name here too
     device: str = ""
+    # it names no device that could be replaced by the chosen one
+    fixed: bool = False
 
 
 @dataclass(frozen=True)

@@ -396,6 +396,9 @@ def call_module_method(
         ddp.converting(machine, module, name, node)
     if name in MODULE_MOVES:
         _move_module(machine, module, name, arguments, node)
+    elif name == "type":
+        dtype = arguments.get(0, "dst_type") or machine.fresh()
+        modules.move(machine, module, device_choice.type_chosen(machine, dtype, node, module), node)
     elif name == "apply":
         _apply(machine, module, arguments, node)
     elif name == "add_adapter":

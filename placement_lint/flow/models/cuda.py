@@ -74,7 +74,7 @@ def current_device(machine: Machine, name: str, arguments: Arguments, node: cst.
 
 def set_device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     given = arguments.get(0, "device") or machine.fresh()
-    device_choice.request_literal(machine, given, device_choice.argument(node, 0, "device"), node, node)
+    device_choice.request_current(machine, given, node)
     visible_devices.touch(machine, node)
     if not isinstance(given, Const):
         ranks.pin(machine)

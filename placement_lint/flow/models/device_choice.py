@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from placement_lint.flow.api.torch_names import CUDA_CONSTRUCTORS, LEGACY_TYPE
 from placement_lint.flow.domain.path_condition import (
     ALWAYS,
     ANY_MACHINE,
@@ -34,6 +35,7 @@ from placement_lint.flow.domain.path_condition import (
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     CPU,
+    NONE,
     Choice,
     Comparison,
     Const,
@@ -202,6 +204,9 @@ def request(
     node: cst.CSTNode,
     module: Object | Symbol | None = None,
     written: cst.BaseExpression | None = None,
+    *,
+    fixed: bool = False,
+    current: Value | None = None,
 ) -> None:
     """CUDA is requested explicitly; ``nn.CrossEntropyLoss().cuda()`` has nothing to move, on any machine."""
     if machine.now[Calls].standalone and not asks_about_devices(machine.tested & machine.decided):
@@ -221,10 +226,10 @@ def request(
     if module is None or modules.has_parameters(machine, module) is not False:
         follows, names = current_is_chosen(machine), visible(machine)
         machine.notes[DeviceChoices].requests.append(
-            Request(node, scene, how, written, follows, names, machine.at_home)
+            Request(node, scene, how, written, follows, names, machine.at_home, fixed, current)
         )
     guarding = _device_flags(machine.tested)
-    if guarding is not None:
+    if guarding is not None and current is None:
         text = _flag_text(machine.tested)
         note = Note(node, f"moved only {text} here")
         helpful = _is_helpful(machine, guarding)
@@ -240,6 +245,7 @@ def request_literal(
     how: str | cst.CSTNode,
     node: cst.CSTNode,
     module: Object | Symbol | None = None,
+    current: Value | None = None,
 ) -> None:
     """The same where an argument says it: a literal ``"cuda"``, ``"cuda:0"`` or index, wherever that stands."""
     if source is None or not isinstance(given, (Const, Device)):
@@ -249,9 +255,22 @@ def request_literal(
         if isinstance(given, Const):
             visible_devices.name_device(machine, place, how, node, _is_literal(source))
         if _is_literal(source):
-            request(machine, how, node, module)
+            request(machine, how, node, module, fixed=current is not None, current=current)
         elif place.written is not None:
-            request(machine, place.written, node, module, place.written)
+            request(machine, place.written, node, module, place.written, current=current)
+
+
+def request_current(machine: Machine, given: Value, node: cst.Call) -> None:
+    """``torch.cuda.set_device(given)`` needs CUDA; a negative number, as an option may be, changes nothing."""
+    if isinstance(given, (Const, Device)):
+        request_literal(machine, given, argument(node, 0, "device"), node, node, current=given)
+    elif isinstance(given, Symbol) and _is_number(given.preferred) and not _names_process(given):
+        request(machine, node, node, fixed=True, current=given)
+
+
+def _is_number(value: Const | None) -> bool:
+    """Whether it is the number of a GPU."""
+    return value is not None and type(value.value) is int and value.value >= 0
 
 
 # What ``x.get_device()`` is of a tensor on the CPU.
@@ -302,10 +321,22 @@ def _is_literal(source: cst.BaseExpression) -> bool:
     return isinstance(source, (cst.SimpleString, cst.Integer))
 
 
-def request_type(machine: Machine, given: Value, node: cst.CSTNode) -> None:
-    """The same where a tensor type of CUDA is named outright, not chosen."""
-    if isinstance(given, (External, Const)):
-        request(machine, node, node)
+def type_chosen(machine: Machine, given: Value, node: cst.Call, module: Object | Symbol | None = None) -> Value:
+    """Where ``x.type(given)`` moves: a tensor type names a place, which may be chosen; a dtype names none."""
+    if isinstance(given, (External, Const)) and _place_of_type(machine, given) == Device("cuda"):
+        request(machine, node, node, module, fixed=True)
+    with machine.as_written():
+        places = machine.lift(lambda option: _place_of_type(machine, option), given)
+    used(machine, places, node)
+    return places
+
+
+def _place_of_type(machine: Machine, given: Value) -> Value:
+    text = given.name if isinstance(given, External) else given.value if isinstance(given, Const) else None
+    if isinstance(text, str):
+        on_cpu = replace(CPU, guard=given.guard) if isinstance(given, External) else CPU
+        return NONE if not LEGACY_TYPE.fullmatch(text) else Device("cuda") if text in CUDA_CONSTRUCTORS else on_cpu
+    return NONE if isinstance(given, Symbol) and given.type == "torch.dtype" else machine.fresh()
 
 
 def _device_flags(reach: Condition) -> Condition | None:
@@ -476,15 +507,16 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
             asked = next((visit for visit in visits if (visit.scene.reach & ignored.on_cpu).possible), visits[0])
             # all alternatives of one execution
             reach = any_of(visit.scene.reach for visit in visits if visit.scene.visit == asked.scene.visit)
-            together = reach & ignored.on_cpu
-            when = ignored.on_cpu if together.widened and not reach.blurred else together
-            scene = replace(asked.scene, reach=reach, when=when)
+            wrong = ignored.on_cpu if asked.current is None else ignored.on_cpu & machines(NO_GPU)
+            together = reach & wrong
+            scene = replace(asked.scene, reach=reach, when=wrong if together.widened and not reach.blurred else together)
             how = source_text(asked.how)
             device = ignored.text if all(ignored.text in visit.names for visit in visits) else ""
             place = asked.written or node
             if place not in ignoring:
                 used = Note(node, "used here") if place is not node else None
-                machine.emit(CudaRequested(place, scene, how, ignored.note, ignored.text, used, device))
+                note, text = ignored.note, ignored.text
+                machine.emit(CudaRequested(place, scene, how, note, text, used, device, asked.fixed))
             ignoring.update((place, node))
     return ignoring
 
@@ -644,9 +676,19 @@ def _ignores(node: cst.CSTNode, visits: list[Request], chosen: Chosen) -> bool:
         return False
     if chosen.helpful and all(asked.at_home for asked in visits):
         return False
+    if any(_decides(asked.current, chosen) for asked in visits):
+        return False
     if all(_is_for_several_processes(asked.scene.reach) for asked in visits):
         return False
     return _may_fall_elsewhere([asked.scene for asked in visits], chosen)
+
+
+def _decides(number: Value | None, chosen: Chosen) -> bool:
+    """Whether the choice depends on this number itself, which selects no GPU where it is negative."""
+    answers = (answer for cube in chosen.on_cpu.cubes for answer in cube.answers)
+    return isinstance(number, Symbol) and (
+        number == chosen.option or any(_is_about(answer.question, number) for answer in answers)
+    )
 
 
 def _names_process(option: Symbol) -> bool:

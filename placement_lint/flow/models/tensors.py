@@ -919,23 +919,13 @@ def _could_be_assigned(machine: Machine, node: cst.Call) -> bool:
 def _typed(machine: Machine, tensor: Tensor, dtype: Value, node: cst.Call) -> Value:
     """``t.type(torch.cuda.FloatTensor)`` moves as well as converts; a dtype only converts."""
 
-    def convert(option: Value) -> Value:
-        text = option.name if isinstance(option, External) else option.value if isinstance(option, Const) else None
+    def convert(place: Value) -> Value:
         derived = shapes.same(tensor, derive(tensor, ".type(…)", node, tensor.scalar))
-        if isinstance(option, Symbol) and option.type == "torch.dtype":
-            return derived
-        if not isinstance(text, str):
-            return replace(derived, place=machine.fresh())
-        if text.endswith("Tensor"):
-            device = Device("cuda") if text.startswith("torch.cuda.") else CPU
-            if device != CPU:
-                device_choice.request_type(machine, dtype, node)
-            elif isinstance(option, External):
-                device = replace(device, guard=option.guard)
-            return move(machine, tensor, device, node, ".type(…)")
-        return derived
+        if isinstance(place, Symbol):
+            return replace(derived, place=place)
+        return move(machine, tensor, place, node, ".type(…)") if isinstance(place, Device) else derived
 
-    return machine.lift(convert, dtype)
+    return machine.lift(convert, device_choice.type_chosen(machine, dtype, node))
 
 
 def move_target(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:

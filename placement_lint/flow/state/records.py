@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from placement_lint.flow.domain.path_condition import Condition
-from placement_lint.flow.domain.values import Symbol
+from placement_lint.flow.domain.values import Symbol, Value
 from placement_lint.flow.events.schema import Scene
 from placement_lint.rule import Note
 
@@ -63,6 +63,10 @@ class Request:
     names: frozenset[str]
     # the request is in the program's own file
     at_home: bool
+    # it names no device that could be replaced by the chosen one
+    fixed: bool = False
+    # the number of the GPU that becomes the current one: nothing is moved, so it is harmless where there is one
+    current: Value | None = None
 
 
 @dataclass(frozen=True)
