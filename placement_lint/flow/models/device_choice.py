@@ -27,7 +27,6 @@ from placement_lint.flow.domain.path_condition import (
     Cube,
     Question,
     answered,
-    any_of,
     is_precondition,
     machines,
     of,
@@ -505,11 +504,10 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
         ignored = next((chosen for chosen in noted.chosen if _ignores(node, visits, chosen)), None)
         if ignored is not None:
             asked = next((visit for visit in visits if (visit.scene.reach & ignored.on_cpu).possible), visits[0])
-            # all alternatives of one execution
-            reach = any_of(visit.scene.reach for visit in visits if visit.scene.visit == asked.scene.visit)
+            reach = asked.scene.reach
             wrong = ignored.on_cpu if asked.current is None else ignored.on_cpu & machines(NO_GPU)
             together = reach & wrong
-            scene = replace(asked.scene, reach=reach, when=wrong if together.widened and not reach.blurred else together)
+            scene = replace(asked.scene, when=wrong if together.widened and not reach.blurred else together)
             how = source_text(asked.how)
             device = ignored.text if all(ignored.text in visit.names for visit in visits) else ""
             place = asked.written or node
