@@ -14,7 +14,6 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 
 from placement_lint.checking.stack import with_deep_stack
 from placement_lint.finding import Range
-from placement_lint.flow.triage.lexical import without_strings
 from placement_lint.source.parsing import check_syntax, parse, read
 from placement_lint.source.positions import positions
 from placement_lint.source.scan import Scan
@@ -208,8 +207,3 @@ def _below(node: cst.CSTNode, inside: Callable[[cst.CSTNode], Iterable[cst.CSTNo
     for child in inside(node):
         yield child
         yield from _below(child, inside)
-
-
-@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
-def test_a_string_goes_on_in_the_next_line_whatever_ends_this_one(newline: str) -> None:
-    assert without_strings(f"x = 'a\\{newline}b' + y  # c") == "x =  + y  "

@@ -109,7 +109,7 @@ class Looks:
 
 def looked_at(text: str, changed: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> set[str]:
     """The definitions that are analysed after a change of a text that was analysed twice."""
-    patch.setattr(entry_filter.Prospects, "promising", lambda _, values: values)
+    patch.setattr(entry_filter.Prospects, "promising", lambda *_: True)
     worker = Worker()
     for _ in range(2):
         analysed(worker, tmp_path / "train.py", text)
@@ -189,7 +189,7 @@ def test_a_keystroke_in_main_looks_at_no_definition_again(tmp_path: Path, monkey
 
 
 def test_only_definitions_of_the_last_text_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry_filter.Prospects, "promising", lambda _, values: values)
+    monkeypatch.setattr(entry_filter.Prospects, "promising", lambda *_: True)
     worker = Worker()
     path = tmp_path / "train.py"
     for text in (MODEL, MODEL, "import torch\n", MODEL.partition("class Net")[0]):

@@ -62,9 +62,8 @@ def look_at_the_uncalled(machine: Machine, outcomes: Outcomes | None = None, tho
     look = outcomes.begin() if outcomes is not None else _look
     prospects = Prospects(machine)
     for definition, values, work in _uncalled(machine):
-        promising = values if thorough else prospects.promising(values)
-        if promising:
-            look(machine, definition, promising, partial(work, machine, *promising))
+        if thorough or prospects.promising(values):
+            look(machine, definition, values, partial(work, machine, *values))
         elif outcomes is not None:
             outcomes.pass_over(definition)
     if outcomes is not None:

@@ -10,15 +10,14 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cached_property, lru_cache
-from textwrap import dedent
+from typing import TYPE_CHECKING
 
 from placement_lint.flow.api.torch_names import CUDA_CONSTRUCTORS, FACTORIES
-from placement_lint.source.parsing import CHILDREN, python_tree
 
-_MAKERS = {name.rpartition(".")[2] for name in (*FACTORIES, *CUDA_CONSTRUCTORS)} | {"Generator"}
-# Size of the cache of escape analyses, in methods.
-_METHODS_REMEMBERED = 256
+if TYPE_CHECKING:
+    from placement_lint.flow.triage.definition_facts import Facts
+
+MAKERS = {name.rpartition(".")[2] for name in (*FACTORIES, *CUDA_CONSTRUCTORS)}
 _OF_SIZES = {"zeros", "ones", "empty", "rand", "randn"}
 _OTHER_LIBRARIES = {"np", "numpy", "tf", "jnp", "random", "mx", "math"}
 # x.shape, x.size(), x.tolist(): queries of a tensor that return no tensor, or methods that run on its own device
@@ -58,59 +57,69 @@ _TAKING = {"copy_", "len", "int", "float", "isinstance", "print", "type", "autoc
 _REGISTERING = {"register_buffer", "Parameter", "Buffer"}
 
 
-def may_meet(method: str, *, in_init: bool, is_given: bool) -> bool:
-    """Whether a tensor that a method makes on the CPU may meet others, or reach code that lets it.
-
-    In an ``__init__`` all is on the CPU, so only tensors that it keeps count. A returned tensor counts only if the
-    result ``is_given`` to other code.
-    """
-    return _may_meet(method, in_init, is_given)
+def may_meet(facts: Facts, *, in_init: bool, is_given: bool) -> bool:
+    """Whether a tensor that these statements make on the CPU may meet others; see :meth:`Facts.escapes`."""
+    return not facts.is_readable or _Escape(facts, in_init, is_given).lets_meet
 
 
-@lru_cache(_METHODS_REMEMBERED)
-def _may_meet(method: str, in_init: bool, is_given: bool) -> bool:
-    try:
-        return _Method(python_tree(dedent(method)), in_init, is_given).lets_meet
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return True
+def sources(facts: Facts) -> Iterator[ast.AST]:
+    """The calls that make tensors on the CPU, or bring them there, and the strings that may do so elsewhere."""
+    yield from made(facts)
+    yield from (call for call in facts.method_calls("cpu") if not call.args)
+    yield from facts.calls("Generator")
+    yield from (text for text in facts.texts_taken if _is_text(text))
 
 
-class _Method:
-    def __init__(self, tree: ast.AST, in_init: bool, is_given: bool) -> None:
-        self.in_init, self.is_given = in_init, is_given
-        self.nodes = [tree]
-        self.parents: dict[ast.AST, ast.AST] = {}
+def made(facts: Facts) -> Iterator[ast.Call]:
+    """The calls that make a tensor that neither gets a ``device`` argument nor is registered at once."""
+    for call in facts.calls(*MAKERS & facts.called):
+        owner, name = _named(call.func)
+        told = any(each.arg in ("device", None) for each in call.keywords)
+        makes = owner not in _OTHER_LIBRARIES and (name != "range" or owner == "torch")
+        if makes and not (
+            told or _is_registered(facts, call) or _stays_number(facts, call) or _gives_items(facts, call)
+        ):
+            yield call
+
+
+def _is_registered(facts: Facts, call: ast.Call) -> bool:
+    """Whether it is inside the arguments of a call that registers it: ``nn.Parameter(torch.zeros(3) / 2)``"""
+    node: ast.AST = call
+    while isinstance(node, (ast.expr, ast.keyword)):
+        node = facts.parents[node]
+        if isinstance(node, ast.Call) and node is not call:
+            return _named(node.func)[1] in _REGISTERING
+    return False
+
+
+def _stays_number(facts: Facts, call: ast.Call) -> bool:
+    """Whether it makes a tensor without dimensions, from which nothing is derived at once."""
+    around = facts.parents[call]
+    goes_on = isinstance(around, (ast.Attribute, ast.Subscript)) and getattr(around, "attr", "") != "to"
+    return _is_number(call) and not goes_on and not any(facts.calls("stack", "cat"))
+
+
+def _gives_items(facts: Facts, call: ast.Call) -> bool:
+    """Whether it is taken apart into numbers: ``[x.item() for x in torch.linspace(0, rate, depth)]``"""
+    node: ast.AST | None = call
+    while isinstance(node, (ast.Call, ast.Attribute)):
+        node = facts.parents.get(node)
+    each = getattr(facts.parents.get(node), "elt", None) if isinstance(node, ast.comprehension) else None
+    return isinstance(each, ast.Call) and _named(each.func)[1] in ("item", "tolist")
+
+
+class _Escape:
+    def __init__(self, facts: Facts, in_init: bool, is_given: bool) -> None:
+        self.facts, self.in_init, self.is_given = facts, in_init, is_given
+        self.parents = facts.parents
         self.mentions = defaultdict[str, list[ast.Name]](list)
-        for node in self.nodes:
-            if isinstance(node, ast.Name):
-                self.mentions[node.id].append(node)
-            for field in CHILDREN[type(node)]:
-                part = getattr(node, field, None)
-                inside = [each for each in (part if isinstance(part, list) else [part]) if isinstance(each, ast.AST)]
-                self.parents.update(dict.fromkeys(inside, node))
-                self.nodes += inside
+        for name in facts.all(ast.Name):
+            self.mentions[name.id].append(name)
         self._followed: set[str] = set()
 
     @property
     def lets_meet(self) -> bool:
-        return any(self._meets(node) for node in self.nodes if self._is_made_on_cpu(node))
-
-    def _is_made_on_cpu(self, node: ast.AST) -> bool:
-        if _is_text(node):
-            return True
-        if not isinstance(node, ast.Call):
-            return False
-        owner, name = _named(node.func)
-        if name == "cpu" and not node.args:
-            return True
-        told = any(each.arg in ("device", None) for each in node.keywords)
-        makes = name in _MAKERS and owner not in _OTHER_LIBRARIES and (name != "range" or owner == "torch")
-        return makes and not told and (self._stacks or not _is_number(node))
-
-    @cached_property
-    def _stacks(self) -> bool:
-        """Whether numbers may become something with dimensions."""
-        return any(isinstance(node, ast.Call) and _named(node.func)[1] in ("stack", "cat") for node in self.nodes)
+        return any(map(self._meets, sources(self.facts)))
 
     def _meets(self, node: ast.AST) -> bool:
         """Whether a value may meet others, given the expressions and the statement around it."""
@@ -237,7 +246,8 @@ def _is_number(made: ast.Call) -> bool:
         first = first.operand
     name = _named(made.func)[1]
     empty = isinstance(first, (ast.List, ast.Tuple)) and not first.elts
-    return (empty and name in _OF_SIZES) or (name == "tensor" and isinstance(first, ast.Constant))
+    number = isinstance(first, ast.Constant) or (isinstance(first, ast.Call) and _named(first.func)[1] == "float")
+    return (empty and name in _OF_SIZES) or (name == "tensor" and number)
 
 
 def _named(function: ast.expr) -> tuple[str, str]:

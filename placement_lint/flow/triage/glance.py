@@ -1,38 +1,38 @@
-"""First triage check of a file, before it is parsed: whether it can have a finding, by its text and its imports' texts.
+"""First triage check of a file, whether it can have a finding, by its definitions and by those that it imports.
 
 Most files of a project only define code that begins no finding, such as configurations, tokenizers and layers: they
-need not run. This first check is coarser and cheaper than the outlook of each definition, and never rejects more files.
+need not run. Running the statements of a file may be expensive even if they place nothing, because its imports and its
+decorators run, too. The check uses the facts and predicates of the filter of entry points; their syntax trees are cached
+together.
 """
 
 from __future__ import annotations
 
-import re
+import ast
 from collections.abc import Sequence, Set
 from functools import cached_property
 from itertools import chain
 
-from placement_lint.flow.triage.definition_facts import Said, read
-from placement_lint.flow.triage.lexical import without_strings
+from placement_lint.flow.triage.definition_facts import Facts, read
 from placement_lint.flow.triage.predicates import (
     begins,
     begins_beside_tensors,
     begins_in_module,
+    externally_written,
+    hides,
     in_statement,
-    may_be_tended,
+    knows_of_gpu,
+    may_begin,
+    places,
+    refuted_by,
     while_it_runs,
 )
 from placement_lint.flow.triage.written import Written, words_of_bases
 from placement_lint.project.finder import Surroundings
-from placement_lint.project.index import without_imports
 from placement_lint.project.relevance import concerns
 from placement_lint.source.outline import bases_of
 from placement_lint.source.scan import words_of
 
-_SHORT_STRING = re.compile(r"""['"]([^'"\s]*)['"]""")
-# A class in a block, which may be one of modules.
-_INNER_CLASS = re.compile(r"\n[ \t]+class[ \t]+\w+[ \t]*[\[(:]")
-# A name that is assigned, and so not read.
-_GIVEN_VALUE = re.compile(r"^[ \t]*\w+[ \t]*=(?!=)", re.MULTILINE)
 # Functions that look up modules by strings, and names that look up attributes of a module by strings.
 _ASKING_BY_NAME = ("import_module", "__import__")
 _ASKING_A_MODULE_BY_NAME = ("getattr", "__dict__")
@@ -46,63 +46,48 @@ def may_tell(text: str, surroundings: Surroundings) -> bool:
 class _Glance:
     def __init__(self, written: Written) -> None:
         self.written = written
-        self.rest = self._running(written.outline.statements)
+        self.rest = read("\n".join((*_without_signs(written.outline.decorators), *written.outline.statements)))
 
     @property
     def may_tell(self) -> bool:
         return (
-            any(map(concerns, _SHORT_STRING.findall(self.rest.code)))
-            or _may_begin(self.rest)
-            or self._definitions_may_tell
-            or self._may_tell_as_it_runs
-        )
-
-    @property
-    def _definitions_may_tell(self) -> bool:
-        """Whether its definitions may, by their texts alone."""
-        return (
-            any(map(_may_begin, self._all_said))
+            any(map(concerns, self.rest.texts.values()))
+            or any(map(_may_begin, self._all))
             or (self._makes_tensors and (self._tells_device or self._has_inner_classes))
             or any(map(self._may_tell, self._definitions))
+            or self._may_tell_as_it_runs
         )
-
-    def _running(self, statements: Sequence[str]) -> Said:
-        """The facts about the text of these statements, and about the decorators of functions."""
-        return read("\n".join((*self.written.outline.decorators, *statements)))
 
     @cached_property
     def _definitions(self) -> Sequence[str]:
         return [*chain.from_iterable(self.written.definitions.values())]
 
     @cached_property
-    def _all_said(self) -> Sequence[Said]:
+    def _all(self) -> Sequence[Facts]:
+        """The facts about the statements that run, and those about each definition."""
         return [self.rest, *map(read, self._definitions)]
 
     @cached_property
     def _makes_tensors(self) -> bool:
         """Whether it makes tensors on the CPU: these lead to findings in a module, or beside tensors elsewhere."""
-        return any(said.is_of_cpu for said in self._all_said)
+        return any(facts.is_of_cpu for facts in self._all)
 
     @property
     def _tells_device(self) -> bool:
         """Whether something gets a ``device`` argument, or the code knows of a GPU."""
-        return any(said.places or said.knows_of_gpu for said in self._all_said)
+        return any(places(facts) or knows_of_gpu(facts) for facts in self._all)
 
-    @cached_property
+    @property
     def _has_inner_classes(self) -> bool:
-        return any(_INNER_CLASS.search(said.code) is not None for said in self._all_said)
+        """Whether a class is in a block, which may be one of modules."""
+        return any(facts.has_inner_classes for facts in self._all)
 
     @property
     def _may_tell_as_it_runs(self) -> bool:
         """Whether its own statements may lead to a finding."""
-        return self.written.leads_to(self._asked_for, while_it_runs) or self._looks_after_others(
+        return self.written.leads_to(_asked_in(self.rest), while_it_runs) or self._may_refute(
             self.rest, self.rest.words
         )
-
-    @cached_property
-    def _asked_for(self) -> Set[str]:
-        """The words of the running statements that may lead to other files."""
-        return _asked_in(self.rest)
 
     def _may_tell(self, text: str) -> bool:
         """Whether a definition may lead to a finding, with the parts that it inherits and uses."""
@@ -110,32 +95,38 @@ class _Glance:
         ancestors = self.written.ancestors(bases)
         if ancestors is None:
             return True
-        left = [each for each in (base.leaves_to(own) for base in ancestors.said) if each]
-        said = own.after(left) if left else own
-        words = said.words - words_of_bases(own, bases)
+        facts = own.with_inherited(ancestors.facts)
+        words = facts.words - words_of_bases(own, bases)
         if ancestors.may_be_module:
-            sought, meets_tensors = begins_in_module, self._makes_tensors or said.is_of_cpu
+            sought, meets_tensors = begins_in_module, self._makes_tensors or facts.is_of_cpu
         else:
-            sought, meets_tensors = begins_beside_tensors if said.is_of_cpu else begins, False
+            sought, meets_tensors = begins_beside_tensors if facts.is_of_cpu else begins, False
         return (
             meets_tensors
-            or (bool(left) and _may_begin(said))
+            or (facts is not own and _may_begin(facts))
             or self.written.leads_to(words, in_statement(sought))
-            or self._looks_after_others(said, words)
+            or self._may_refute(facts, words)
         )
 
-    def _looks_after_others(self, said: Said, words: Set[str]) -> bool:
-        return bool(said.tended) and self.written.leads_to(words, in_statement(may_be_tended(said.tended)))
+    def _may_refute(self, facts: Facts, words: Set[str]) -> bool:
+        written = externally_written(facts)
+        return bool(written) and self.written.leads_to(words, in_statement(refuted_by(written)))
 
 
-def _asked_in(said: Said) -> Set[str]:
+def _without_signs(decorators: Sequence[str]) -> Sequence[str]:
+    """The lines of decorators as lines of expressions."""
+    return [line.removeprefix("@") for line in decorators]
+
+
+def _asked_in(facts: Facts) -> Set[str]:
     """The words that stand for used names: not those that are only imported or assigned."""
-    code = said.code
-    if not said.has(*_ASKING_A_MODULE_BY_NAME):
-        code = without_strings(code)
-    return set(words_of(_GIVEN_VALUE.sub("", without_imports(code))))
+    names = {node.id for node in facts.all(ast.Name) if isinstance(node.ctx, ast.Load)}
+    names |= {node.attr for node in facts.all(ast.Attribute)}
+    if facts.has(*_ASKING_A_MODULE_BY_NAME):
+        names |= {word for text in facts.texts.values() for word in words_of(text)}
+    return names
 
 
-def _may_begin(said: Said) -> bool:
+def _may_begin(facts: Facts) -> bool:
     """Whether a finding may begin with it by itself, whatever uses it."""
-    return said.begins or said.hides or bool(said.made_in_forward) or said.has(*_ASKING_BY_NAME)
+    return may_begin(facts) or facts.once(hides) or bool(facts.made_in_forward) or facts.has(*_ASKING_BY_NAME)

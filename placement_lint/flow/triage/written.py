@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
-from placement_lint.flow.triage.definition_facts import Said, read
+from placement_lint.flow.triage.definition_facts import Facts, name_of, read
 from placement_lint.project.finder import Place, Surroundings
 from placement_lint.project.index import Import, read_imports
 from placement_lint.project.relevance import NO_MODULES, Relevance, Wanted, is_of_tensors
@@ -17,9 +18,9 @@ from placement_lint.source.outline import bases_of, defines_class, outlined
 
 @dataclass(frozen=True)
 class Ancestors:
-    """The texts of the classes that one derives from, and whether it may be a module."""
+    """The classes that one derives from, and whether it may be a module."""
 
-    said: Sequence[Said]
+    facts: Sequence[Facts]
     may_be_module: bool
 
 
@@ -98,6 +99,6 @@ class Written:
         return found
 
 
-def words_of_bases(said: Said, bases: frozenset[str]) -> Set[str]:
+def words_of_bases(facts: Facts, bases: frozenset[str]) -> Set[str]:
     """The words with which a class names its bases, except those with an attribute access."""
-    return {base for base in bases if f"{base}." not in said.code}
+    return bases - {name_of(node.value) for node in facts.all(ast.Attribute)}
