@@ -52,14 +52,6 @@ _MODEL = Slot("model")
 _OPTIMIZER = Slot("optimizer")
 _LOSS = Slot("loss")
 _DEVICE = Slot("device")
-_STEP = Slot("step")
-
-
-def engine(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``Engine(step)``"""
-    made = machine.new_object(Kind.OTHER, ENGINE, node)
-    machine.write(made.id, _STEP, arguments.get(0, "process_function") or NONE)
-    return made
 
 
 def supervised(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
