@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import mismatch
+from .hollow import computed
 from .limits import limited
 from .machine import CPU, NotSimulated, as_device, here
 from .memory import out_of_memory, refused_by_the_cpu
@@ -150,7 +151,7 @@ def ordinary(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
     if "generator" in kwargs:
         _check_generator(kwargs["generator"], where)
     try:
-        result = draw(func, args, kwargs, where) if func in _random else func(*args, **kwargs)
+        result = draw(func, args, kwargs, where) if func in _random else computed(func, args, kwargs)
     except RuntimeError as error:
         if where is ON_CPU or where == UNSETTLED:
             raise
@@ -178,7 +179,7 @@ def made_with_options(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
             where = ON_CPU
     if kwargs.get("pin_memory"):
         kwargs = {**kwargs, "pin_memory": False}
-    result = draw(func, args, kwargs, where) if func in _random else func(*args, **kwargs)
+    result = draw(func, args, kwargs, where) if func in _random else computed(func, args, kwargs)
     mark(result, where, func)
     return result
 
@@ -188,7 +189,7 @@ def like_first(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
     seen: set[int | None] = set()
     survey(args[:1], seen)
     where = next(iter(seen)) if seen else ON_CPU
-    result = func(*args, **kwargs)
+    result = computed(func, args, kwargs)
     mark(result, where, func)
     return result
 
@@ -202,7 +203,7 @@ def copied(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
         _label(storage_of(target), label if label is None else label.index)
     elif (observer := here().observer) is not None and label_of(source) is not ANYWHERE:
         observer.moved(source, target, source.device, target.device)
-    return func(*args, **kwargs)
+    return computed(func, args, kwargs)
 
 
 def indexed(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
@@ -230,7 +231,7 @@ def packed(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
 def foreach(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
     """Lists are worked on index by index, so only tensors of the same index must agree."""
     places = mismatch.common_places(func, args, kwargs)
-    result = func(*args, **kwargs)
+    result = computed(func, args, kwargs)
     if type(result) in (list, tuple):
         for item, where in zip(result, places, strict=False):
             mark(item, where, func)

@@ -77,7 +77,12 @@ class Machine:
     """A build of PyTorch for one kind of GPU on a machine with `count` of them (none is a machine without a driver)."""
 
     def __init__(
-        self, count: int, observer: Observer | None = None, memory: int | None = None, kind: str = "cuda"
+        self,
+        count: int,
+        observer: Observer | None = None,
+        memory: int | None = None,
+        kind: str = "cuda",
+        hollow: bool = False,
     ) -> None:
         self.installed = count
         self.kind = kind
@@ -86,6 +91,9 @@ class Machine:
         # After a device-side assert a process can use no GPU any more.
         self.broken = False
         self.observer = observer
+        # Whether large tensors go without values, and whether one did (see hollow.py).
+        self.hollow = hollow
+        self.is_hollowed = False
         self.devices = tuple(Device(kind, index) for index in range(count))
         self.allocated = [0] * count
         self.peak = [0] * count

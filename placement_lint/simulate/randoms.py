@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .hollow import computed
 from .machine import Device, NotSimulated, here, running
 
 if TYPE_CHECKING:
@@ -147,13 +148,13 @@ def draw(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], where: int | 
     index = where if wanted is None else wanted
     with _lock:
         if index is None or index < 0:
-            return func(*args, **kwargs)
+            return computed(func, args, kwargs)
         given = kwargs.get("generator")
         source = default_generators()[index] if given is None else here().generators.get(given._cdata)
         if source is None:
-            return func(*args, **kwargs)
+            return computed(func, args, kwargs)
         with _lent(torch.default_generator if given is None else source, source):
-            result = func(*args, **kwargs)
+            result = computed(func, args, kwargs)
         source._offset += STEP * -(-_drawn(result) // STEP)
     return result
 

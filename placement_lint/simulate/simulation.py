@@ -66,11 +66,18 @@ class gpus(contextlib.ContextDecorator):
 
     Tensors stay real CPU tensors with the label of a device, so values, autograd and Parameter identity are
     PyTorch's own. Each has `memory` bytes. With 0 it is a CUDA build of PyTorch on a machine without a driver.
-    `device` is the kind of the GPUs: CUDA's, XPU's, or the one GPU of MPS.
+    `device` is the kind of the GPUs: CUDA's, XPU's, or the one GPU of MPS. On a `hollow` machine, large tensors
+    have no values.
     """
 
     def __init__(
-        self, count: int, *, observer: Observer | None = None, memory: int | None = None, device: str = "cuda"
+        self,
+        count: int,
+        *,
+        observer: Observer | None = None,
+        memory: int | None = None,
+        device: str = "cuda",
+        hollow: bool = False,
     ) -> None:
         if count < 0:
             raise ValueError(f"a machine cannot have {count} GPUs")
@@ -82,13 +89,14 @@ class gpus(contextlib.ContextDecorator):
         self._count = count
         self._observer = observer
         self._memory = memory
+        self._hollow = hollow
         self._open: list[contextlib.ExitStack] = []
 
     def __enter__(self) -> Machine:
         with contextlib.ExitStack() as stack:
             patches = Patches()
             observer = self._observer or (here().observer if running() else None)
-            machine = Machine(self._count, observer, self._memory, self._device)
+            machine = Machine(self._count, observer, self._memory, self._device, self._hollow)
             stack.callback(torch.set_default_device, _default_device())
             start(machine)
             stack.callback(stop)
