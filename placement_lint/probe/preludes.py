@@ -27,7 +27,7 @@ class Lack:
 
     ``module:name`` is a name that a library does not have. If there are ``workers``, the processes of loaders stay.
     ``saved_on`` is where those had their tensors who saved the checkpoints.
-    Options that are ``unset`` get no value if they can do without.
+    Options that are ``unset`` get no value if they can do without. Without ``time``, large tensors have no values.
     """
 
     packages: frozenset[str]
@@ -35,6 +35,7 @@ class Lack:
     workers: bool = False
     saved_on: str = "cpu"
     unset: frozenset[str] = frozenset()
+    time: bool = True
 
     @property
     def prelude(self) -> str:
@@ -161,6 +162,7 @@ def played(
     texts = [text for text in (script.text, script.entry) if text]
     missing = (name for text in texts for name in missing_packages(text, script.roots))
     lack = replace(lack, packages=lack.packages.union(missing))
+    script = replace(script, hollow=not lack.time)
     if not lack.packages and not lack.everything:
         answer = play(script)
         if suffices(answer):
@@ -171,6 +173,9 @@ def played(
         if answer.get("package") and answer["package"] not in lack.packages:
             known.add(answer["package"])
             lack = replace(lack, packages=lack.packages | known)
+        elif is_costly(answer) and lack.time:
+            lack = replace(lack, time=False)
+            script = replace(script, hollow=True)
         elif not lack.everything and not suffices(answer):
             lack = replace(lack, everything=True)
         else:
@@ -178,6 +183,12 @@ def played(
     return answer, lack
 
 
+def is_costly(answer: Answer) -> bool:
+    """Whether a program took more than it may, of time or of memory."""
+    return any(words in str(answer.get("unable", "")) for words in COSTLY)
+
+
+COSTLY = ("did not end within", "of memory", "SIGKILL")
 COUNTED = ("reached", "times", "left", "stood_in")  # what an answer says of how far it came
 
 

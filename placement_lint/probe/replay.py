@@ -30,7 +30,7 @@ from placement_lint.probe.rendering import MARK, Additions, Rendered, filled, ob
 from placement_lint.probe.sandbox import PLAY_LIMIT, ArmLost, Script
 from placement_lint.probe.slicing import Slice, slice_of
 from placement_lint.probe.units import Program, Unit
-from placement_lint.probe.verdicts import Sight
+from placement_lint.probe.verdicts import HOLLOWED, Sight
 from placement_lint.replaying import given_keyword
 from placement_lint.rule import ALONE, Crew, Line, Problem, Replay, Rule
 
@@ -117,7 +117,7 @@ class Scripted:
         """Whether an answer says all that can be known, so that stand-ins would change nothing."""
         sight = Sight.of(answer)
         if sight.unable:
-            return not sight.unable.startswith("the slice ")
+            return not (sight.unable.startswith("the slice ") or preludes.is_costly(answer))
         return not sight.kinds or any(sight.shows(symptom) for symptom in self.symptoms)
 
     def quoted(self, number: int) -> str:
@@ -584,6 +584,10 @@ class Played:
         """Whether it came by the line of the finding."""
         return self.script.line in self.passed
 
+    def compares_with(self, other: Played) -> bool:
+        """Whether the values that a claim may be about were computed in both arms, or in none."""
+        return not self.sight.shows(FAILED_CLAIM) or (HOLLOWED in self.stood_in) == (HOLLOWED in other.stood_in)
+
     @property
     def is_in_place(self) -> bool:
         """Whether an exception came from the lines of the finding."""
@@ -640,6 +644,7 @@ class Replayer:
         self.roots = tuple(roots)
         self.missing: set[str] = set()  # packages that turned out to be
         self.waited = 0.0  # seconds in which others had the processor
+        self.is_slow = False  # whether the program took too long
         self._known: dict[tuple[object, ...], tuple[tuple[Mapping[str, Any], preludes.Lack | None], float]] = {}
 
     def replayed(self, case: Case) -> tuple[Verdict, Scripted | None]:
@@ -747,7 +752,8 @@ class Replayer:
         """The control: the same repaired, in a single process, or on fewer GPUs."""
         others = []
         for words, played in self._controls(case, piece, flagged):
-            if played.is_clean or (flagged.is_in_place and _went_on(case, flagged, played)):
+            is_right = played.is_clean or (flagged.is_in_place and _went_on(case, flagged, played))
+            if is_right and flagged.compares_with(played):
                 return Outcome.CONFIRMED, f"{flagged.sight}; {words}: {played.what_came}"
             others.append(f"{words}: {played.sight}")
         return Outcome.INCONCLUSIVE, "; ".join([str(flagged.sight), *others])
@@ -769,13 +775,15 @@ class Replayer:
                 script, ground, Sight.of({"unable": f"{names} would have to be the replay's, not the program's"})
             )
         entry = script.entry and script.entry.path
-        lack = preludes.Lack(script.packages, script.lenient, script.workers, script.saved_on, script.unset)
+        given = (script.packages, script.lenient, script.workers, script.saved_on, script.unset)
+        lack = preludes.Lack(*given, time=not self.is_slow)
         passing = (script.kept, script.symptoms) if script.lenient else ()
         own = (script.bare, script.lent, script.seen, script.crew, entry, script.limit, script.command)
         key = (*own, passing, lack, ground)
         if key not in self._known:
             began, waited = time.monotonic(), self.waited
             answered = self._answer(script, lack, ground)
+            self.is_slow = self.is_slow or bool(answered[1] and not answered[1].time)
             self._known[key] = (answered, time.monotonic() - began - (self.waited - waited))
         (answer, found), seconds = self._known[key]
         return Played(

@@ -61,7 +61,7 @@ class Script:
     With ``entry``, that is the program, and the text is what it gets when it imports the file ``home``. If it is
     ``lenient``, statements that fail are passed over, but for the ``kept`` lines and for ``symptoms`` (leniency.py).
     ``lent`` are texts that it gets when it imports other files. ``argv`` is its command line, given in the folder
-    ``here``; without one, in the present folder.
+    ``here``; without one, in the present folder. If it is ``hollow``, large tensors have no values on simulated GPUs.
     """
 
     text: str
@@ -78,6 +78,7 @@ class Script:
     lent: tuple[tuple[str, str], ...] = ()
     argv: tuple[str, ...] = ()
     here: str = ""
+    hollow: bool = False
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,7 @@ class Sandbox:
             "limit": script.limit,
             "confined": self.confining,
             "here": script.here or os.getcwd(),
+            "hollow": script.hollow,
         }
         # Each script is played in a copy of a process in which nothing has run: no CUDA, no process group.
         lane = _Lane(self._blind(simulate), playing=True, confined=self.confining)

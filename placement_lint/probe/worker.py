@@ -23,7 +23,9 @@ import torch
 
 from placement_lint.probe import confinement, stage
 from placement_lint.probe.experiment import Arm, OutOfReach
+from placement_lint.probe.verdicts import HOLLOWED
 from placement_lint.simulate import NotSimulated, gpus
+from placement_lint.simulate.machine import Machine
 from placement_lint.simulate.simulation import rehearse
 
 SPARE_MEMORY = 4 * 2**30  # bytes that the arms may take beyond what PyTorch itself does
@@ -107,10 +109,13 @@ def _play(request: dict[str, Any]) -> dict[str, Any]:
     def play(script_played: stage.Play, part: stage.Part) -> dict[str, Any]:
         if script_played.confined:
             confinement.join()
-        with _on(request):
+        with _on(request) as machine:
             # Ranks that drew the same numbers would agree on gradients that were never averaged.
             torch.manual_seed(part.rank)
-            return stage.played(script_played, part)
+            answer = stage.played(script_played, part)
+        if machine is not None and machine.is_hollowed:
+            answer["stood_in"] = [*answer["stood_in"], HOLLOWED]
+        return answer
 
     with _own_folder() as folder:
         told = {field.name: script[field.name] for field in fields(stage.Play) if field.name in script}
@@ -149,9 +154,9 @@ def _own_folder() -> Iterator[str]:
             os.chdir(before)
 
 
-def _on(request: dict[str, Any]) -> contextlib.AbstractContextManager[object]:
-    count = request["simulate"]
-    return contextlib.nullcontext() if count is None else gpus(count, device=request["kind"])
+def _on(request: dict[str, Any]) -> contextlib.AbstractContextManager[Machine | None]:
+    count, hollow = request["simulate"], request.get("hollow", False)
+    return contextlib.nullcontext() if count is None else gpus(count, device=request["kind"], hollow=hollow)
 
 
 def _real_gpus() -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from replaying import FIXTURES, case_of
+from replaying import FIXTURES, accused, case_of
 
 from placement_lint.checking.checker import Checker
 from placement_lint.config.settings import Settings
@@ -212,3 +212,26 @@ def test_torchscript_finds_the_source_of_a_program(replayer: Replayer) -> None:
     text = MOVED.replace("model = ", script, 1).replace("model(x)", "model(half(x))", 1)
     verdict, _ = replayer.replayed(case_of(text, "DPL503"))
     assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+
+
+SLOW = """
+import torch
+from torch import nn
+
+net = nn.Sequential(*(nn.Conv2d(64, 64, 3, padding=1) for _ in range(60))).cuda()
+features = net(torch.zeros(64, 64, 128, 128).cuda())
+nn.Linear(128, 2).cuda()(features.cpu())
+"""
+
+
+def test_a_program_that_takes_too_long_goes_without_values(prober: Prober) -> None:
+    verdict, _ = Replayer(prober).replayed(case_of(SLOW, "DPL503"))
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+    assert "with stand-ins for the values of large tensors" in verdict.observed
+
+
+def test_a_right_program_that_takes_too_long_is_not_confirmed(prober: Prober) -> None:
+    text = SLOW.replace("features.cpu()", "features")
+    accusation = accused(text, "nn.Linear(128, 2).cuda()(features)", "nn.Linear(128, 2).cuda()(features.cuda())")
+    verdict, _ = Replayer(prober).replayed(accusation)
+    assert verdict.outcome is Outcome.INCONCLUSIVE, verdict.observed
