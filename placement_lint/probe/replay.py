@@ -706,6 +706,7 @@ class Replayer:
         went_on: set[Ground] = set()  # with the whole program, by the finding, without a symptom
         scripts: set[tuple[Scripted, Ground]] = set()
         latest: dict[Ground, Played] = {}  # of the whole program
+        hopeless = _Hopeless()
         for ground, piece in ((ground, piece) for ground in places for piece in chain(case.wholes(), case.parts())):
             if time.monotonic() - began > extended(MOST_SECONDS, self.waited - waited):
                 return
@@ -715,11 +716,12 @@ class Replayer:
             elif (enough or ground in went_on) and piece.entry is None:
                 continue
             script = case.scripted(piece)
-            if (script, ground) in scripts:
+            if (script, ground) in scripts or hopeless.includes(script):
                 continue
             scripts.add((script, ground))
             played = self._played(script, ground)
             yield piece, played
+            hopeless.learn_from(played, as_meant=bool(piece.supply or not case.circumstances.answers))
             if piece.is_whole:
                 latest[ground] = played
             tried += not piece.is_whole
@@ -829,6 +831,34 @@ class Replayer:
             )
         except (ArmLost, SyntaxError) as reason:
             return {"unable": str(reason)}, None
+
+
+@dataclass
+class _Hopeless:
+    """What makes no difference to try: command lines that the program refuses, and statements that end it.
+
+    A statement that fails for want of data, before the finding, fails again wherever nothing is passed over.
+    """
+
+    commands: set[Command] = field(default_factory=set)
+    statements: set[str] = field(default_factory=set)
+
+    def learn_from(self, played: Played, as_meant: bool) -> None:
+        """``as_meant`` if the program ran under the conditions of the finding."""
+        script = played.script
+        if played.sight.unable == USAGE and script.command is not None:
+            self.commands.add(script.command)
+        if as_meant and not played.reached and played.lines and not OTHERWISE.intersection(played.sight.kinds):
+            self.statements.add(script.quoted(played.lines[-1]))
+
+    def includes(self, script: Scripted) -> bool:
+        if script.command in self.commands:
+            return True
+        return not script.lenient and any(statement in script.text for statement in self.statements)
+
+
+USAGE = "the slice exits with 2"  # what argparse does with a command line that it does not understand
+OTHERWISE = {"RuntimeError", "AssertionError", "ModuleNotFoundError"}  # which may be the fault of another finding
 
 
 def _short(command: Command) -> str:
