@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 from textwrap import dedent
 
 import pytest
+import torch
 from replaying import accused, case_of
 
 from placement_lint.finding import Outcome
+from placement_lint.probe.leniency import Leniency
 from placement_lint.probe.prober import Prober
 from placement_lint.probe.replay import Replayer
+from placement_lint.probe.standins import StandIn
 
 HEAD = """\
 import torch
@@ -22,6 +27,7 @@ net = nn.Linear(4, 2).to(device)
 # The number of rows comes out of what fails.
 WRONG = {
     "a statement": "rows = int('eight')",
+    "an assertion about a version": "assert torch.__version__.split('.')[0] == '1'\nrows = 8",
     "in a function": "def count():\n    found = []\n    number = found[3]\n    return number\n\n\nrows = count()",
     "what a function returns": "def count():\n    return [][0]\n\n\nrows, other = count()",
     "a variable without a value": (
@@ -120,6 +126,16 @@ def test_the_error_of_a_finding_is_not_passed_over(prober: Prober) -> None:
     """
     verdict, _ = Replayer(prober).replayed(case_of(dedent(text), "DPL604"))
     assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+
+
+@pytest.mark.parametrize("text", ["assert count == 9", "assert name == 'a'", "assert not torch or count == 9"])
+def test_an_assertion_about_values_is_not_passed_over(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    leniency = Leniency((), (), ())
+    monkeypatch.setattr(builtins, "__stand_in__", StandIn, raising=False)
+    monkeypatch.setattr(builtins, "__may_pass__", leniency.may_pass, raising=False)
+    code = compile(leniency.lenient(ast.parse(text)), "program", "exec")
+    with pytest.raises(AssertionError):
+        exec(code, {"count": 1, "name": "b", "torch": torch})
 
 
 LATE = """
