@@ -21,6 +21,7 @@ import inspect
 import io
 import json
 import linecache
+import multiprocessing
 import operator
 import os
 import pickle
@@ -29,6 +30,7 @@ import re
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.pool import ThreadPool
 from typing import Any
 from unittest.mock import patch
 
@@ -63,7 +65,10 @@ FORMER = {  # what libraries have under another name by now, or only Python has
     "inspect.getargspec": "inspect.getfullargspec", "time.clock": "time.perf_counter", "fractions.gcd": "math.gcd",
 }  # fmt: skip
 FACTORIES = {"empty", "zeros", "ones", "rand", "randn", "full", "arange", "randint", "randperm", "linspace", "eye"}
+UNCHANGING = {"freeze", "defrost", "clone", "merge_from_list"}  # methods of configurations
+SCHEDULERS = re.compile("sched|warm_?up|anneal", re.IGNORECASE)  # in the name of what only refers to an optimizer
 HOLDERS = re.compile("munch|dict|conf|namespace", re.IGNORECASE)  # in the name of what holds what it is given
+MAPPINGS = re.compile(r"(\w*dict|munch|munchify|dotmap|box|cfgnode|namespace)", re.IGNORECASE)  # classes of dicts
 NAME = "data/0"  # a path, where there is nothing to choose
 TEXT = "data 0\n" * COUNT
 LIBRARIES = (os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(torch.__file__)), "<frozen")
@@ -120,6 +125,8 @@ class StandIn(torch.nn.Module):
         used.add(self._path.partition("(")[0].partition("[")[0])
         if len(given) == 1 and not named and (inspect.isfunction(given[0]) or inspect.isclass(given[0])):
             return given[0]  # a decorator
+        if self._is_mapping and all(isinstance(one, dict) for one in given):
+            return Mapping(self._path, *given, **named)
         tensors = [leaf for leaf in tree_leaves((given, named)) if isinstance(leaf, torch.Tensor)]
         if tensors:
             result: Any = tensors[0]
@@ -131,12 +138,17 @@ class StandIn(torch.nn.Module):
         whole = tuple(one for one in whole if not isinstance(one, StandIn))
         if whole and unpacked(sys._getframe(1)) == len(given):
             return given  # as many as are asked for, whatever they are
-        if whole:
+        if whole and not SCHEDULERS.search(self._path):
             return whole[0] if len(whole) == 1 else whole
         if self._path.startswith(ZOO) and (build := families().get(self._path.rpartition(".")[2].lower())):
             return build(given, named)
         made = StandIn(f"{self._path}()", given, named)
         return made._as_layer() if made._is_layer else made
+
+    @property
+    def _is_mapping(self) -> bool:
+        """Whether it is a class of dicts whose items are attributes as well."""
+        return bool(MAPPINGS.fullmatch(self._path.rpartition(".")[2]))
 
     # --- layers ------------------------------------------------------------------------------------------------
 
@@ -343,7 +355,7 @@ class StandIn(torch.nn.Module):
         pass
 
     def __instancecheck__(self, thing: Any) -> bool:
-        return isinstance(thing, StandIn)
+        return isinstance(thing, Mapping if self._is_mapping else StandIn)
 
     def __mro_entries__(self, bases: Any) -> Any:
         used.add(self._path)
@@ -361,6 +373,39 @@ class StandIn(torch.nn.Module):
             return leaf._like(leaves[0]) if leaves else leaf._tensor()
 
         return function(*tree_map(taken, given), **tree_map(taken, named or {}))
+
+
+class Mapping(dict):  # type: ignore[type-arg]
+    """A dict whose items are attributes as well, and which can be changed at any time."""
+
+    def __init__(self, path: str, *given: Any, **named: Any) -> None:
+        super().__init__()
+        self.__dict__["path"] = path
+        self.update(*given, **named)
+
+    def update(self, *given: Any, **named: Any) -> None:
+        for name, value in dict(*given, **named).items():
+            self[name] = value
+
+    def __setitem__(self, name: Any, value: Any) -> None:
+        nested = type(value) is dict
+        super().__setitem__(name, Mapping(self.__dict__["path"], value) if nested else value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self:
+            return self[name]
+        if name in UNCHANGING:
+            return lambda *_, **__: self
+        raise AttributeError(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        del self[name]
+
+    def __reduce__(self) -> Any:
+        return Mapping, (self.__dict__["path"], dict(self))
 
 
 @functools.cache
@@ -439,6 +484,13 @@ class Word(str):
 
 class Derived(StandIn):
     """The base of classes that derive from a stand-in; whatever such a class lacks is a stand-in."""
+
+    @classmethod
+    def from_pretrained(
+        cls, pretrained_model_name_or_path: Any = None, *given: Any, config: Any = None, **named: Any
+    ) -> Any:
+        """A model of the class, which takes its configuration first, as it is without what a file has."""
+        return cls(StandIn(f"{cls.__name__}.config") if config is None else config, *given, **named)
 
     def __new__(cls, *given: Any, **named: Any) -> Any:
         made = super().__new__(cls)
@@ -814,11 +866,12 @@ class ByteFile(io.BytesIO):
 
 def opening(plain: Any) -> Any:
     def opened(path: Any, mode: str = "r", *given: Any, **named: Any) -> Any:
-        if absent(path, sys._getframe(1)) and not set(mode) & set("wax+"):
+        writes = bool(set(mode) & set("wax+"))
+        if not writes and absent(path, sys._getframe(1)):
             used.add(f"the file {os.path.basename(os.fspath(path))}")
             return ByteFile(TEXT.encode()) if "b" in mode else TextFile(TEXT)
-        if absent(path, sys._getframe(1)) and os.path.dirname(path):
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+        if writes and isinstance(path, (str, os.PathLike)) and not exists(path) and os.path.dirname(path):
+            os.makedirs(os.path.dirname(path), exist_ok=True)  # also for a library, which writes a log, say
         return plain(path, mode, *given, **named)
 
     return opened
@@ -993,6 +1046,12 @@ def alone(plain: Any) -> Any:
     return made
 
 
+def pooled(count: Any = None, initializer: Any = None, initargs: Any = (), *_: Any, **__: Any) -> Any:
+    """``multiprocessing.Pool`` that works in a thread."""
+    used.add("the processes of a pool")
+    return ThreadPool(1, initializer, initargs)
+
+
 def forgiving(kind: Any) -> None:
     """Data sets that the program defines have stand-ins for what they cannot read."""
     plain = kind.__init_subclass__
@@ -1068,7 +1127,7 @@ def restoring(plain: Any) -> Any:
 
     @functools.wraps(plain)
     def restored(whole: Any, state: Any, *given: Any, **named: Any) -> Any:
-        fake = isinstance(state, StandIn) or any(not isinstance(key, str) for key in state)
+        fake = isinstance(state, StandIn) or any(isinstance(one, StandIn) for one in (*state, *state.values()))
         if not fake and state:
             return plain(whole, state, *given, **named)
         return torch.nn.modules.module._IncompatibleKeys([], []) if isinstance(whole, torch.nn.Module) else None
@@ -1185,6 +1244,9 @@ def install(
     if not workers:
         loader: Any = torch.utils.data.DataLoader
         loader.__init__ = alone(loader.__init__)
+        pools: tuple[Any, ...] = (multiprocessing, torch.multiprocessing)
+        for one in pools:
+            one.Pool = pooled
     for name in ("match", "search", "fullmatch", "split", "sub", "findall", "finditer"):
         setattr(re, name, as_texts(getattr(re, name)))
     os.mkdir = making(os.mkdir)

@@ -527,3 +527,57 @@ def test_the_command_of_a_finding_is_run(moved: str, outcome: Outcome, prober: P
     case = accused(text, f"net(torch.ones(rows, 4){moved})", "net(torch.ones(rows, 4).cuda())")
     verdict, _ = Replayer(prober).replayed(case)
     assert verdict.outcome is outcome, verdict.observed
+
+
+def test_dicts_of_packages_have_what_they_are_given(tmp_path: Path) -> None:
+    assert (
+        ran(
+            """
+        from absent import AbsentDict
+
+        config = AbsentDict({"model": {"width": 4}})
+        config.epochs = 2
+        config["rates"] = AbsentDict()
+        nested = isinstance(config.model, AbsentDict) and not isinstance(config.epochs, AbsentDict)
+        print(config.model.width, sorted(config), nested, getattr(config, "depth", None))
+        """,
+            tmp_path,
+        )
+        == "4 ['epochs', 'model', 'rates'] True None"
+    )
+
+
+def test_classes_of_packages_are_made_from_what_was_trained(tmp_path: Path) -> None:
+    assert (
+        ran(
+            """
+        import torch
+        from absent import PreTrainedModel
+
+        class Net(PreTrainedModel):
+            def __init__(self, config):
+                super().__init__(config)
+                self.head = torch.nn.Linear(4, 2)
+
+        print(Net.from_pretrained(pretrained_model_name_or_path="name").head(torch.ones(1, 4)).shape)
+        """,
+            tmp_path,
+        )
+        == "torch.Size([1, 2])"
+    )
+
+
+def test_pools_work_without_processes(tmp_path: Path) -> None:
+    assert (
+        ran(
+            """
+        from absent import bar
+        from multiprocessing import Pool
+
+        with Pool(4) as pool:
+            print(pool.map(abs, [-1, -2]))
+        """,
+            tmp_path,
+        )
+        == "[1, 2]"
+    )
