@@ -1,8 +1,8 @@
 """Large results without their values: shapes, dtypes, strides and places are right, and nothing is computed.
 
-Where a tensor is and whether an operator takes it seldom depends on values. So a machine that is `hollow` leaves out
-the arithmetic on large floating-point tensors: what an operator would return is asked of its meta kernel. Large results
-share one region of memory; small ones, which a program may divide by, are not zero.
+Where a tensor is and whether an operator takes it seldom depends on values. So a machine that is `hollow` skips the
+arithmetic on large floating-point tensors, and asks an operator's meta kernel what it would return. Large results share
+one region of memory; small ones, which a program may divide by, are not zero.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A hollow machine leaves out the arithmetic on large tensors, and is the same as another one in everything else."""
+"""A hollow machine skips the arithmetic on large tensors, and is the same as another one in everything else."""
 
 import pytest
 import torch
