@@ -97,7 +97,7 @@ class Facts:
         method_in: dict[ast.AST, ast.AST] | None = None,
     ) -> None:
         self.statements = statements
-        self.letters = letters
+        self.letters: int = letters
         self.is_readable = is_readable
         self.parents: dict[ast.AST, ast.AST] = method_in if method_in is not None else {}
         self._own = defaultdict[type[ast.AST], list[Any]](list)
@@ -287,10 +287,6 @@ class Facts:
         return len(self.statements) == 1 and isinstance(self.statements[0], ast.ClassDef)
 
     @property
-    def is_function(self) -> bool:
-        return len(self.statements) == 1 and isinstance(self.statements[0], FUNCTIONS)
-
-    @property
     def has_inner_classes(self) -> bool:
         return any(node not in self.statements for node in self._own[ast.ClassDef])
 
@@ -336,7 +332,7 @@ class Facts:
     def words_in_forward(self) -> Set[str]:
         """The words of the methods that a forward may run, and of those that run before it."""
         aside = self.run_later.keys() - self.in_forward
-        return self.head.words.union(*(method.words for name, method in self.methods.items() if name not in aside))
+        return set(self.head.words).union(*(method.words for name, method in self.methods.items() if name not in aside))
 
     @cached_property
     def asked_in_forward(self) -> Set[str]:

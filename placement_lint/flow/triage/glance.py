@@ -1,9 +1,8 @@
-"""First triage check of a file, whether it can have a finding, by its definitions and by those that it imports.
+"""First triage check of a file: whether it can have a finding, by its definitions and by those that it imports.
 
 Most files of a project only define code that begins no finding, such as configurations, tokenizers and layers: they
-need not run. Running the statements of a file may be expensive even if they place nothing, because its imports and
-its decorators run, too. The check uses the facts and predicates of the filter of entry points; their syntax trees are
-cached together.
+need not run. Running the statements of a file is expensive even if they place nothing, because its imports and
+decorators run, too. This check has the predicates of the filter of entry points, and shares their cached facts.
 """
 
 from __future__ import annotations
