@@ -205,8 +205,14 @@ def _about(event: Event) -> tuple[str, str, str] | None:
 
 
 def _sayable_among(charge: _Charge, wider: _Charge) -> dict[str, int]:
-    """The same, seen among all calls of the function: if it is too complex what leads to those, the options for it."""
-    return _sayable(wider) or ((ways := _sayable(charge)) and (_sayable(wider, by_options=True) or ways))
+    """The same, seen among all calls of the function.
+
+    If what leads to those is too complex, and nothing else tells them apart, the options that do are named.
+    """
+    if ways := _sayable(wider):
+        return ways
+    ways = _sayable(charge)
+    return _sayable(wider, by_options=True) or ways if "" in ways else ways
 
 
 def _sayable(charge: _Charge, by_options: bool = False) -> dict[str, int]:

@@ -887,7 +887,7 @@ def registered_below(machine: Machine, root: Object) -> frozenset[int]:
 
 
 def registered_by_parts(machine: Machine, owner: Object, parameter: Value) -> Object | None:
-    """The layer in a plain list of which this was the last Parameter to register: as good as the layer itself."""
+    """The layer in a plain list whose last Parameter is registered by this: as good as registering the layer."""
     if not isinstance(parameter, Tensor) or parameter.role is not Role.PARAMETER:
         return None
     for identity in parameter.modules:

@@ -432,7 +432,8 @@ def replaced(
             return
     if (machine.notes[Optimizers].built or machine.notes[ModuleNotes].wraps) and _brings_parameters(machine, after):
         fresh = _added(machine, owner, after) or frozenset(_ids(machine, after))
-        part = name if name.startswith("[") else f".{name}"
+        # A part that was registered under an unknown name has a cell whose name is none.
+        part = name if name.startswith("[") else ".…" if " " in name else f".{name}"
         label = f"{machine.label(owner, 'model')}{part}"
         machine.signals.modules.layer_replaced(machine, owner, label, node)
         gone = frozenset(_ids(machine, before)) if before is not None else frozenset()
