@@ -420,6 +420,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "diffusion": {"stray": "cuda"},
         "ignite_engines": {"stray": "cuda"},
         "step_of_ignite": REPAIRED,
+        "batches_of_graphs": REPAIRED,
         "rank_is_a_number": REPAIRED,
         "asks_recurrent_weight": {"stray": "cuda"},
         "property_setter": {"stray": "cuda"},

@@ -32,7 +32,7 @@ from placement_lint.flow.domain.values import (
     describe,
 )
 from placement_lint.flow.interpreter import calls
-from placement_lint.flow.models import loaders, modules, schedulers, shapes, state_dicts, state_keys, tensors
+from placement_lint.flow.models import graphs, loaders, modules, schedulers, shapes, state_dicts, state_keys, tensors
 from placement_lint.flow.models.loaders import COLLATE, ROWS, TENSORS
 from placement_lint.flow.state.classes import find, foreign_bases
 from placement_lint.flow.state.containers import content
@@ -167,6 +167,8 @@ _GRAPH_DATASETS = {External("torch_geometric.data.Dataset"), External("torch_geo
 
 
 def _collated_by(machine: Machine, collate: Value, sample: Value, node: cst.CSTNode) -> Value:
+    if collate == graphs.BATCH:
+        return graphs.collated(machine, node)
     if isinstance(collate, (Symbol, External)):
         return machine.fresh("batch")
     samples = machine.new_list(Sequence((sample,), exact=False), node)

@@ -97,6 +97,7 @@ from placement_lint.flow.models import (
     file_names,
     frameworks,
     gradients,
+    graphs,
     hooks,
     hydra,
     ignite,
@@ -243,6 +244,7 @@ _METHODS: dict[External, tuple[AbstractSet[str], MethodHandler]] = {
     frameworks.ACCELERATOR: (frameworks.METHODS, frameworks.call_accelerator),
     transformers.PREPROCESSOR: (transformers.METHODS, transformers.preprocess),
     transformers.ENCODING: (non_movable.MOVES, transformers.move),
+    graphs.BATCH: (graphs.METHODS, graphs.move),
     torchvision.TRANSFORM: (torchvision.METHODS, torchvision.apply),
 }
 

@@ -38,7 +38,7 @@ from placement_lint.flow.domain.values import (
     describe,
 )
 from placement_lint.flow.events.schema import CudaInWorker, LoaderMisplaced, SamplerMisused, Scene
-from placement_lint.flow.models import wrappers
+from placement_lint.flow.models import graphs, wrappers
 from placement_lint.flow.models.gradients import NoGrad
 from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state.containers import content
@@ -105,7 +105,8 @@ LOADERS_OF_LIBRARIES = {
 def build_like(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``torch_geometric.loader.DataLoader(dataset, batch_size=…)``, which collates in a way of its own."""
     given = zip(LOADERS_OF_LIBRARIES[name], arguments.positional, strict=False)
-    keywords = {**dict(given), "collate_fn": machine.fresh(), **arguments.keywords}
+    collate = graphs.BATCH if name.startswith("torch_geometric.") else machine.fresh()
+    keywords = {**dict(given), "collate_fn": collate, **arguments.keywords}
     return build(machine, "", Arguments((), keywords, arguments.spread), node)
 
 
