@@ -253,7 +253,9 @@ def _decision(cube: Cube, given: Collection[Answer], charge: _Charge, by_options
     free = [answer for answer in open_ if not is_precondition(cube, answer)]
     if not free:
         return ""
-    ways = [_without_rivals(each) for each in (open_, free, _decisive(free, cube, charge), _not_default(free))]
+    enough = _decisive(open_, cube, charge)
+    first = open_ if any(_is_left_over(answer, open_) for answer in enough) else enough
+    ways = [_without_rivals(each) for each in (first, free, _decisive(free, cube, charge), _not_default(free))]
     ways = [list(filter(_is_of_user, free))] if by_options else [*ways, *map(_without_implied, ways[1:])]
     decisions = next(filter(_can_be_said, ways), ways[0])
     if not _can_be_said(decisions) or any(_chooses_cpu_despite(answer, cube) for answer in decisions):
