@@ -96,7 +96,7 @@ from placement_lint.flow.observers import (
 from placement_lint.flow.state import devices, imports, options
 from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.classes import SETTER, class_id, find, foreign_bases, module_base, resolution_order
-from placement_lint.flow.state.containers import FACTORY, HELD, content, entries, perhaps_filled, perhaps_replaced
+from placement_lint.flow.state.containers import FACTORY, content, entries, perhaps_filled, perhaps_replaced
 from placement_lint.flow.state.devices import Context
 from placement_lint.flow.state.heap import ITEMS, MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
@@ -1064,8 +1064,6 @@ def _write_item(
     mapping = machine.read(owner.id, MAPPING)
     if isinstance(mapping, Mapping):
         machine.write(owner.id, MAPPING, _with_key(machine, mapping, key, value))
-        if isinstance(key, Symbol):
-            machine.write(owner.id, HELD.of(str(key.id)), TRUE)
     items = machine.read(owner.id, ITEMS)
     if isinstance(items, Sequence):
         machine.signals.program.items_replaced(machine, items)

@@ -44,7 +44,7 @@ from placement_lint.flow.models import (
     visible_devices,
 )
 from placement_lint.flow.state import extent, options
-from placement_lint.flow.state.containers import content, entries, forget_keys, perhaps_replaced
+from placement_lint.flow.state.containers import content, entries, perhaps_replaced
 from placement_lint.flow.state.heap import ITEMS, MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
@@ -220,7 +220,6 @@ def _dict_method(machine: Machine, target: Object, name: str, arguments: Argumen
     if name in ("pop", "popitem"):
         _remove(machine, target, mapping, arguments.get(0))
     if name == "clear":
-        forget_keys(machine, target)
         machine.write(target.id, MAPPING, Mapping(()))
     return _mapping_method(machine, mapping, name, arguments)
 
@@ -235,7 +234,6 @@ def delete_item(machine: Machine, owner: Value, key: Value) -> Value:
 
 def _remove(machine: Machine, owner: Object, mapping: Mapping, key: Value | None) -> None:
     """Remove a key from a dict; if it is unknown, so are the keys that are left."""
-    forget_keys(machine, owner)
     if isinstance(key, Const):
         left = tuple((name, value) for name, value in mapping.items if name != key.value)
         machine.write(owner.id, MAPPING, Mapping(left, mapping.rest))

@@ -58,7 +58,7 @@ from placement_lint.flow.models import (
 from placement_lint.flow.models.replica_losses import ReplicaLosses
 from placement_lint.flow.models.tensors import Tensors
 from placement_lint.flow.state import extent
-from placement_lint.flow.state.containers import HELD, content, depends, length
+from placement_lint.flow.state.containers import content, depends, length
 from placement_lint.flow.state.devices import Context, as_place, watched
 from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
@@ -315,8 +315,6 @@ def _compare(machine: Machine, left: Value, right: Value, node: cst.Comparison, 
 
 def _has_key(machine: Machine, key: Value, owner: Object, unknown: Value) -> Value:
     """``key in cache``, which holds on the paths on which the program stored something under this key."""
-    if isinstance(key, Symbol):
-        return machine.filled(owner.id, HELD.of(str(key.id)), unknown)
     content = machine.read(owner.id, MAPPING)
     mapping = machine.restrict(content) if content is not None else None
     if not isinstance(key, Const) or not isinstance(mapping, Mapping) or mapping.rest is not None:

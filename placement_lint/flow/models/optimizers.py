@@ -64,7 +64,6 @@ _STATE = Slot("state")  # Fact: why there is state, and where it was made
 _STRANDED = Slot("stranded")  # Fact: the state stayed behind at a move, or did not
 _GRADIENTS = Slot("gradients")  # of the module frame: Const of the ids that the last backward reached
 _STEPPED = Slot("stepped")
-_MADE = Slot("made")  # of a module, for the node of a forward that makes a part of it: it has been there
 _STALE = Slot("stale")  # Sequence of Facts: what was replaced since
 _LEFT_OUT = Slot("left out")  # Const of the ids that did not ask for gradients when it was built
 _BLOCK = Slot("block")  # Fact: the statement that builds it
@@ -423,13 +422,6 @@ def replaced(
     machine: Machine, owner: Object | Symbol, name: str, before: Value | None, after: Value, node: cst.CSTNode
 ) -> None:
     """``owner.name = after``: optimizers that hold the owner's parameters do not hold these."""
-    made = modules.made_here(machine, after)
-    if made is not None:
-        # If an earlier call has made one here, it is unknown whether this call makes another.
-        known = machine.read(owner.id, _MADE.of(str(id(made))))
-        machine.write(owner.id, _MADE.of(str(id(made))), TRUE)
-        if known is not None:
-            return
     if (machine.notes[Optimizers].built or machine.notes[ModuleNotes].wraps) and _brings_parameters(machine, after):
         fresh = _added(machine, owner, after) or frozenset(_ids(machine, after))
         # A part that was registered under an unknown name has a cell whose name is none.
@@ -437,6 +429,7 @@ def replaced(
         label = f"{machine.label(owner, 'model')}{part}"
         machine.signals.modules.layer_replaced(machine, owner, label, node)
         gone = frozenset(_ids(machine, before)) if before is not None else frozenset()
+        made = modules.made_here(machine, after)
         how = "made in forward" if made is not None else "replaced"
         _mark_stale(machine, frozenset({owner.id}) | gone, _Stale(made or node, label, how, fresh))
 

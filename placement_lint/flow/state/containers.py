@@ -7,7 +7,6 @@ import libcst as cst
 from placement_lint.flow.api.torch_names import SIZE
 from placement_lint.flow.domain.aliasing import inside
 from placement_lint.flow.domain.values import (
-    ABSENT,
     ARRAYS,
     NONE,
     Choice,
@@ -22,13 +21,11 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.state import options
-from placement_lint.flow.state.heap import ITEMS, MAPPING, Slot, SlotOf
+from placement_lint.flow.state.heap import ITEMS, MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 
 # The value that a defaultdict makes for a missing key.
 FACTORY = Slot("factory")
-# Of a dict, for the id of an unknown key: the program has stored something under it.
-HELD = Slot("held")
 
 
 def content(machine: Machine, value: Value) -> Sequence | None:
@@ -67,13 +64,6 @@ def entries(machine: Machine, value: Value) -> Mapping:
             return Mapping((), machine.fresh())
         mapping = mapping.with_item(pair.items[0].value, pair.items[1])
     return mapping
-
-
-def forget_keys(machine: Machine, owner: Object) -> None:
-    """Something is removed from a dict: it may lack any of the unknown keys again."""
-    for name in machine.store.names(owner.id):
-        if isinstance(name, SlotOf) and name.name == HELD.name:
-            machine.write(owner.id, name, ABSENT)
 
 
 def perhaps_replaced(machine: Machine, item: Value, value: Value | None = None) -> Value:
