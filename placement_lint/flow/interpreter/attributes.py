@@ -937,6 +937,8 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
         if owner.kind is Kind.LIST:
             return machine.new_list(found, node)
         if isinstance(owner.cls, External) and owner.cls.name in CONTAINERS:
+            if not found.items and not found.exact:
+                return _unknown_part(machine, owner, key, node)
             # a slice is another container of the same class (torch/nn/modules/container.py, `__getitem__`)
             container = modules.new_module(machine, owner.cls, node)
             machine.write(container.id, ITEMS, found)
@@ -944,11 +946,14 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
         return found
     if isinstance(items, Mapping) and isinstance(key, Const) and (held := items.get(key.value)) is not None:
         return held
-    if owner.kind is Kind.MODULE:
-        part = machine.part(owner.id, ("item", key), node, owner)
-        modules.treat_as_module(machine, part)
-        return part
-    return machine.fresh()
+    return _unknown_part(machine, owner, key, node) if owner.kind is Kind.MODULE else machine.fresh()
+
+
+def _unknown_part(machine: Machine, owner: Object, key: Value, node: cst.Subscript) -> Value:
+    """One or several modules in a container, which are where it is."""
+    part = machine.part(owner.id, ("item", key), node, owner)
+    modules.treat_as_module(machine, part)
+    return part
 
 
 def _made_on_demand(machine: Machine, owner: Object, mapping: Mapping, key: Value, node: cst.Subscript) -> Value:
