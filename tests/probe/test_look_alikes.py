@@ -280,7 +280,6 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unwrap_loop": REPAIRED,
     },
     "module-created-in-forward": {
-        "made_by_size": {"kept": "once", "called_before": True},
         "cached_by_length": {"kept": "once", "called_before": True},
         "called_once_before": {"kept": "once", "called_before": True},
         "factory_from_init": REPAIRED,
