@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -251,8 +252,8 @@ class Checker:
 
     def _may_matter(self, text: str, surroundings: Surroundings) -> bool:
         """Whether a text may have findings: it is about tensors, and something in it can begin a finding."""
-        speaks = TRIGGER.search(text) is not None or surroundings.lead_to(text, _speaks_of_tensors)
-        return speaks and self.reading.may_tell(text, surroundings)
+        texts = chain((text,), (unit.text for unit in surroundings.reached(text)))
+        return any(map(TRIGGER.search, texts)) and self.reading.may_tell(text, surroundings)
 
     def _heard(self, text: str, path: str, notebook: Notebook | None, surroundings: Surroundings) -> _Heard:
         """The analysis result of a text; parsed with all layout only if positions need it.
@@ -376,10 +377,6 @@ def _names_in(folder: str) -> Set[str] | None:
         return frozenset()
     except OSError:
         return None
-
-
-def _speaks_of_tensors(text: str) -> bool:
-    return TRIGGER.search(text) is not None
 
 
 @contextmanager

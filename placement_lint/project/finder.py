@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from placement_lint.project.files import EXCLUDED_FOLDERS
@@ -44,10 +44,6 @@ _KNOWN = frozenset({"torch", "builtins", "placement_lint"})
 _PATHS = 8192
 # Size of the cache of answers: each keeps its file in memory.
 _ANSWERS = 2048
-
-
-def _all_imports(unit: Unit) -> Iterator[Import]:
-    return (found for _, found in unit.imports)
 
 
 def read_from_disk(path: str) -> bytes | None:
@@ -211,31 +207,21 @@ class Surroundings:
         self.statements.append(statement)
         return statement
 
-    def lead_to(self, text: str, matters: Callable[[str], bool]) -> bool:
-        """Whether the imports of the file itself, whose text is given, lead to a file that matters."""
-        wanted = [found for _, found in read_imports(code_of(text))]
-        return any(matters(self.text(unit)) for unit in self._run_by(wanted, _all_imports))
+    def reached(self, text: str) -> Iterator[Unit]:
+        """The files that a text of the file itself imports, directly or through others."""
+        return self._reached(
+            [found for _, found in read_imports(code_of(text))], lambda unit: (found for _, found in unit.imports)
+        )
 
-    def reached(self, most: int) -> Iterator[Unit]:
-        """The files that the file itself imports, directly or through others, up to a number of files."""
-        wanted = [found for _, found in read_imports(code_of(self.program))]
-        return islice(map(self._noted, self._run_by(wanted, _all_imports)), most)
+    def run_by(self, wanted: Import) -> Iterator[Unit]:
+        """The files that an import of the file itself runs, and that these run; not by imports inside functions."""
+        return self._reached([wanted], lambda unit: unit.index.imports)
 
-    def runs(self, wanted: Import, matters: Callable[[Unit], bool]) -> bool:
-        """Whether an import of the file itself runs a file that matters, possibly by imports of the files that it runs.
+    def _reached(self, wanted: Iterable[Import], inner: Callable[[Unit], Iterable[Import]]) -> Iterator[Unit]:
+        """Each file that imports of the file itself run, and that ``inner`` imports of these files run, once.
 
-        Imports inside functions are not followed.
+        All of such a file may matter, also its imports.
         """
-        units = map(self._noted, self._run_by([wanted], lambda unit: unit.index.imports))
-        return any(matters(unit) for unit in units)
-
-    def _noted(self, unit: Unit) -> Unit:
-        """The file, with a note that all of it may matter, also its imports."""
-        self.asked[unit.path].add(WHOLE)
-        return unit
-
-    def _run_by(self, wanted: Iterable[Import], inner: Callable[[Unit], Iterable[Import]]) -> Iterator[Unit]:
-        """Each file that imports of the file itself run, and that ``inner`` imports of these files run, once."""
         waiting = [(self.path, found) for found in wanted][::-1]
         seen: set[str] = set()
         while waiting:
@@ -243,6 +229,7 @@ class Surroundings:
             for unit in self._imported(found, importer):
                 if unit.path not in seen:
                     seen.add(unit.path)
+                    self.asked[unit.path].add(WHOLE)
                     yield unit
                     waiting.extend((unit.path, each) for each in reversed([*inner(unit)]))
 

@@ -234,15 +234,6 @@ def _begins(code: str, done: int, end: int) -> Iterator[int]:
             break
 
 
-def without_imports(code: str) -> str:
-    code = f"\n{code}"
-    kept, end = [], 0
-    for found in _imports_in(code):
-        kept.append(code[end : found.start()])
-        end = found.end()
-    return "\n".join((*kept, code[end:]))
-
-
 def read_imports(code: str) -> tuple[tuple[str, Import], ...]:
     """All imports in the code, also those inside functions, with the names they bind; none if one is not Python."""
     try:

@@ -133,11 +133,6 @@ def method_calls_in(node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, str
             yield each.func.value, each.func.attr.value
 
 
-def assigned_to_self(node: cst.CSTNode) -> Iterator[str]:
-    """The names of ``self.name = …`` in a node."""
-    return (name for name, _ in assignments_to_self(node))
-
-
 def assignments_to_self(node: cst.CSTNode) -> Iterator[tuple[str, cst.BaseExpression]]:
     """The names of ``self.name = value`` in a node, each with the value."""
     for target, value in assignments_in(node):

@@ -13,6 +13,7 @@ from collections.abc import Mapping as Table
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import libcst as cst
@@ -193,7 +194,7 @@ def star(machine: Machine, wanted: Import, frame: int) -> None:
 def asks_for_gpus(machine: Machine, several: Iterator[Import]) -> bool:
     """Whether an import of the program's file runs a file whose top level initialises CUDA."""
     around = machine.project.surroundings if machine.project is not None else None
-    return around is not None and any(around.runs(each, lambda unit: unit.index.asks_for_gpus) for each in several)
+    return around is not None and any(unit.index.asks_for_gpus for each in several for unit in around.run_by(each))
 
 
 def is_missing(machine: Machine, wanted: Import) -> bool | None:
@@ -409,7 +410,8 @@ def registered_with(machine: Machine, registry: Object) -> list[tuple[int, str]]
         if isinstance(name, str) and _holds(machine, frame, name, registry)
     }
     found = []
-    for unit in project.surroundings.reached(_REACHED):
+    around = project.surroundings
+    for unit in islice(around.reached(around.program), _REACHED):
         if classes := registered_in(unit, names):
             place = Place(unit.path)
             module = _module(machine, project, place, os.path.basename(unit.path).partition(".")[0])
