@@ -85,6 +85,7 @@ from placement_lint.flow.models import (
     module_hooks,
     modules,
     non_movable,
+    operations,
     optimizers,
     ranks,
     registries,
@@ -899,7 +900,7 @@ def _apply_layer(
     if not isinstance(place, (Device, Symbol)):
         return machine.fresh()
     weights = modules.weights(machine, module, place, label)
-    result = tensors.operate(machine, label, [weights, *inputs], node, scalar=False)
+    result = operations.operate(machine, label, [weights, *inputs], node, scalar=False)
     if result is not None:
         result = shapes.with_at_least(result, _dimensions_of_output(module, inputs))
     return replace(result, role=Role.PLAIN) if result is not None else machine.fresh()
@@ -934,7 +935,7 @@ def _loss_forward(machine: Machine, module: Object, inputs: list[Operand], node:
     reduction = machine.fresh() if isinstance(module.cls, Class) else machine.read(module.id, REDUCTION)
     if isinstance(weight, Tensor):
         operands = [*operands, Operand("the criterion's weight", weight)]
-    result = tensors.operate(machine, node.func, operands, node)
+    result = operations.operate(machine, node.func, operands, node)
     return reduced_loss(machine, result, reduction) if result else machine.fresh()
 
 
@@ -963,7 +964,7 @@ def _opaque_forward(machine: Machine, module: Object | Symbol, inputs: list[Oper
             return machine.fresh()
         weights = modules.weights(machine, module, where, label)
         if inputs and modules.takes_inputs_as_they_are(module):
-            tensors.operate(machine, label, [weights, *inputs], node)
+            operations.operate(machine, label, [weights, *inputs], node)
         return replace(weights.tensor, role=Role.BATCH, scattered=any(given.tensor.scattered for given in inputs))
 
     return machine.lift(output, place)

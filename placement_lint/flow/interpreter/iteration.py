@@ -32,7 +32,16 @@ from placement_lint.flow.domain.values import (
     describe,
 )
 from placement_lint.flow.interpreter import calls
-from placement_lint.flow.models import graphs, loaders, modules, schedulers, shapes, state_dicts, state_keys, tensors
+from placement_lint.flow.models import (
+    graphs,
+    loaders,
+    modules,
+    operations,
+    schedulers,
+    shapes,
+    state_dicts,
+    state_keys,
+)
 from placement_lint.flow.models.loaders import COLLATE, ROWS, TENSORS
 from placement_lint.flow.state.classes import find, foreign_bases
 from placement_lint.flow.state.containers import content
@@ -63,7 +72,7 @@ def _element(machine: Machine, iterable: Value, node: cst.CSTNode, single: bool)
         state_dicts.keys_used(machine, iterable)
         return state_keys.key_of(machine, iterable)
     if isinstance(iterable, Tensor):
-        row = shapes.row(iterable, tensors.derive(iterable, "indexing", node))
+        row = shapes.row(iterable, operations.derive(iterable, "indexing", node))
         return replace(row, loaded=iterable.loaded)
     items = items_of(machine, iterable)
     if items is not None and items.items and (items.exact or not isinstance(items.items[0], Const)):

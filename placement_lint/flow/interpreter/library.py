@@ -94,6 +94,7 @@ from placement_lint.flow.models import (
     device_choice,
     diffusers,
     environment,
+    factories,
     file_names,
     frameworks,
     gradients,
@@ -107,6 +108,7 @@ from placement_lint.flow.models import (
     module_hooks,
     modules,
     non_movable,
+    operations,
     optimizers,
     packed_sequences,
     parameter_replacement,
@@ -261,16 +263,16 @@ def call_method(machine: Machine, receiver: Object, name: str, arguments: Argume
 
 
 def _factory(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    return tensors.build(machine, name, FACTORIES[name], arguments, node)
+    return factories.build(machine, name, FACTORIES[name], arguments, node)
 
 
 def _like_factory(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    return tensors.build_like(machine, arguments, node, same_shape=True)
+    return factories.build_like(machine, arguments, node, same_shape=True)
 
 
 def _cuda_constructor(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     device_choice.request(machine, f"{name}(…)", node)
-    return tensors.build_on_cuda(machine, name, node)
+    return factories.build_on_cuda(machine, name, node)
 
 
 def _start_process(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -537,19 +539,19 @@ def _functional(machine: Machine, name: str, arguments: Arguments, operands: Pos
         return machine.fresh(node)
     if short in FUNCTIONAL_LOSSES:
         taken = [operand for position, operand in operands if position in FUNCTIONAL_LOSSES[short]]
-        result = tensors.operate(machine, f"`{short}`", taken, node)
+        result = operations.operate(machine, f"`{short}`", taken, node)
         reduction = arguments.keyword("reduction")
         if arguments.keyword("size_average") == Const(False):
             reduction = Const("sum")
         return calling.reduced_loss(machine, result, reduction) if result else machine.fresh()
     if short in FUNCTIONAL_SAME_DEVICE:
-        taken = tensors.with_dimensions(short, [operand for _, operand in operands])
-        result = tensors.operate(machine, f"`{short}`", taken, node, scalar=False)
+        taken = operations.with_dimensions(short, [operand for _, operand in operands])
+        result = operations.operate(machine, f"`{short}`", taken, node, scalar=False)
         return shapes.combined(short, result, _tensors(operands), arguments) if result else machine.fresh()
     first = operands[0][1].tensor
     if _comes_after_unknown(machine, operands[0][0], arguments):
         return machine.fresh(node)
-    derived = tensors.derive(first, short, node, first.scalar)
+    derived = operations.derive(first, short, node, first.scalar)
     derived = replace(derived, scattered=any(operand.tensor.scattered for _, operand in operands))
     result = shapes.after(first, derived, short, replace(arguments, positional=arguments.positional[1:]))
     # all of these keep the batch in the first dimension
@@ -577,8 +579,8 @@ def _torch_function(machine: Machine, name: str, arguments: Arguments, operands:
     if short in REDUCTIONS and len(operands) == 1 and not arguments.has(1, "dim"):
         return tensors.reduce(machine, operands[0][1].tensor, short, operands[0][1].source, node)
     if short in SAME_DEVICE:
-        taken = tensors.with_dimensions(short, [operand for _, operand in operands])
-        result = tensors.operate(machine, f"`{name}`", taken, node)
+        taken = operations.with_dimensions(short, [operand for _, operand in operands])
+        result = operations.operate(machine, f"`{name}`", taken, node)
         if result is None:
             return machine.fresh()
         result = shapes.combined(short, result, _tensors(operands), arguments)
@@ -594,7 +596,7 @@ def _torch_function(machine: Machine, name: str, arguments: Arguments, operands:
     if _comes_after_unknown(machine, operands[0][0], arguments):
         return written or machine.fresh(node)
     keeps = (len(arguments.positional) == 1 and short not in shapes.REMOVES_DIMENSIONS) or short in SAME_SHAPE
-    derived = tensors.derive(first, short, node, first.scalar if keeps else None)
+    derived = operations.derive(first, short, node, first.scalar if keeps else None)
     derived = replace(derived, scattered=depends(machine, *arguments.values()))
     if written is not None:
         return written
@@ -644,7 +646,7 @@ def _rows_of_stack(machine: Machine, arguments: Arguments) -> frozenset[int]:
 def _lost_by_joining(name: str, operands: Positioned, node: cst.Call) -> Lost | None:
     """``torch.stack([Parameter(a), Parameter(b)])`` is computed from Parameters and is not a Parameter."""
     joined = [operand.tensor for _, operand in operands] if name.rpartition(".")[2] in JOINS else []
-    return next((lost for tensor in joined if (lost := tensors.derive(tensor, f"`{name}`", node).lost)), None)
+    return next((lost for tensor in joined if (lost := operations.derive(tensor, f"`{name}`", node).lost)), None)
 
 
 def _host_reader(machine: Machine, name: str, arguments: Arguments, operands: Positioned, node: cst.Call) -> Value:
@@ -689,7 +691,7 @@ def _shape_as_tensor(machine: Machine, name: str, arguments: Arguments, node: cs
 def _normal(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``torch.normal(0, 1, (2, 3))`` builds a tensor; without a size, the result is on the device of its arguments."""
     if arguments.get(2, "size") is not None:
-        return tensors.build(machine, name, Shape.LAST_SIZE, arguments, node)
+        return factories.build(machine, name, Shape.LAST_SIZE, arguments, node)
     return _on_operands(machine, _torch_function, name, arguments, node)
 
 

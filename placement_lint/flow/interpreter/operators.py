@@ -48,15 +48,15 @@ from placement_lint.flow.models import (
     device_choice,
     environment,
     gradient_paths,
+    operations,
     registries,
     replica_losses,
     shapes,
     state_dicts,
     state_keys,
-    tensors,
 )
+from placement_lint.flow.models.operations import Tensors
 from placement_lint.flow.models.replica_losses import ReplicaLosses
-from placement_lint.flow.models.tensors import Tensors
 from placement_lint.flow.state import extent
 from placement_lint.flow.state.containers import content, depends, length
 from placement_lint.flow.state.devices import Context, as_place, watched
@@ -154,7 +154,7 @@ def unary(machine: Machine, node: cst.UnaryOperation) -> Value:
             negative = folding.negative(option.value) if isinstance(node.operator, cst.Minus) else None
             return negative or machine.fresh()
         if isinstance(option, Tensor):
-            return shapes.same(option, tensors.derive(option, "negation", node, option.scalar))
+            return shapes.same(option, operations.derive(option, "negation", node, option.scalar))
         return machine.fresh(node, option.type) if isinstance(option, Symbol) else machine.fresh()
 
     return machine.lift(apply, value)
@@ -486,7 +486,7 @@ def _compared_tensors(machine: Machine, left: Value, right: Value, node: cst.Com
     operands = [
         Operand(label, value) for label, value in zip(labels, (left, right), strict=False) if isinstance(value, Tensor)
     ]
-    result = tensors.operate(machine, "a comparison", operands, node)
+    result = operations.operate(machine, "a comparison", operands, node)
     return replace(result, loss=replace(result.loss, reduction=None)) if result is not None else machine.fresh()
 
 
@@ -578,7 +578,7 @@ def _tensor_arithmetic(
         tensor = sides[0].tensor
         other = right if isinstance(left, Tensor) else left
         scalar = tensor.scalar if isinstance(other, (Const, Symbol, AtLeast)) else None
-        derived = tensors.derive(tensor, f"`{symbol}`", node, scalar)
+        derived = operations.derive(tensor, f"`{symbol}`", node, scalar)
         if symbol != "@":
             derived = shapes.same(tensor, derived)
         derived = replace(derived, scattered=depends(machine, left, right))
@@ -590,11 +590,11 @@ def _tensor_arithmetic(
     if in_place:
         sides = [replace(sides[0], output=True), *sides[1:]]
     if symbol in ("@", "@="):
-        sides = tensors.with_dimensions("matmul", sides)
-    result = tensors.operate(machine, f"`{symbol}`", sides, node)
+        sides = operations.with_dimensions("matmul", sides)
+    result = operations.operate(machine, f"`{symbol}`", sides, node)
     if result is None:
         return machine.fresh()
-    lost = next((tensors.derive(side.tensor, f"`{symbol}`", node).lost for side in sides), None)
+    lost = next((operations.derive(side.tensor, f"`{symbol}`", node).lost for side in sides), None)
     if symbol == "@":
         result = shapes.combined("matmul", result, list(enumerate(side.tensor for side in sides)), Arguments())
         return replace(shapes.split_along(result, sides[0].tensor.replica.split), lost=lost)

@@ -15,7 +15,7 @@ import libcst as cst
 
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.values import External, Kind, Object, Value
-from placement_lint.flow.models import modules, tensors
+from placement_lint.flow.models import modules, operations
 from placement_lint.flow.models.operands import Positioned, with_operands
 from placement_lint.flow.state.machine import Machine
 
@@ -95,7 +95,7 @@ def call_scheduler(machine: Machine, target: Object, name: str, arguments: Argum
 
     def add(operands: Positioned) -> Value:
         taken = [operand for position, operand in operands if position < 2]
-        return tensors.operate(machine, node.func, taken, node) or machine.fresh(node)
+        return operations.operate(machine, node.func, taken, node) or machine.fresh(node)
 
     samples = Arguments(arguments.positional[:2])
     return with_operands(machine, samples, node, add) if len(samples.positional) == 2 else machine.fresh(node)

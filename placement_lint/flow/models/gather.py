@@ -28,7 +28,7 @@ from placement_lint.flow.domain.values import (
     Value,
 )
 from placement_lint.flow.events.schema import NonTensorReturned, Returned
-from placement_lint.flow.models import tensors
+from placement_lint.flow.models import operations
 from placement_lint.flow.state.classes import find, foreign_bases
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.heap import MAPPING
@@ -52,7 +52,7 @@ def check(machine: Machine, value: Value, node: cst.BaseExpression) -> None:
 def _check(machine: Machine, value: Value, node: cst.BaseExpression) -> Value:
     returned = tuple(_returned(machine, value, node))
     if returned:
-        inputs, maker = tensors.sure_tensors(machine), spelled(machine, "torch.tensor")
+        inputs, maker = operations.sure_tensors(machine), spelled(machine, "torch.tensor")
         machine.emit(NonTensorReturned(returned[0].node, machine.scene, returned, inputs, maker))
     return NONE
 

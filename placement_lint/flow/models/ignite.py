@@ -29,7 +29,7 @@ from placement_lint.flow.domain.values import (
     describe,
 )
 from placement_lint.flow.events.schema import Operand
-from placement_lint.flow.models import backward, frameworks, modules, optimizers, tensors
+from placement_lint.flow.models import backward, frameworks, modules, operations, optimizers
 from placement_lint.flow.models.arrivals import arrive
 from placement_lint.flow.models.ranks import Ranks
 from placement_lint.flow.state.containers import content
@@ -164,7 +164,7 @@ def _meets(machine: Machine, target: Object, model: Value, inputs: Value, node: 
         if not isinstance(place, Device) or not modules.provably_off(inputs.place, place):
             return NONE
         weights = modules.weights(machine, model, place, written)
-        tensors.operate(machine, node.func, [weights, Operand("the batch", inputs)], node)
+        operations.operate(machine, node.func, [weights, Operand("the batch", inputs)], node)
         return TRUE
 
     everywhere = dict.fromkeys(placed for _, placed in modules.placements(machine, model))

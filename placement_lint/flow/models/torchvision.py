@@ -23,7 +23,7 @@ from placement_lint.flow.domain.values import (
     Tensor,
     Value,
 )
-from placement_lint.flow.models import tensors
+from placement_lint.flow.models import operations
 from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.heap import ITEMS
@@ -111,7 +111,7 @@ def is_keeper(value: Value) -> bool:
 def kept(machine: Machine, value: Value, node: cst.Call) -> Value:
     """What such a transform makes of a tensor or an image."""
     return machine.lift(
-        lambda option: tensors.derive(option, "a transform", node) if isinstance(option, Tensor) else option, value
+        lambda option: operations.derive(option, "a transform", node) if isinstance(option, Tensor) else option, value
     )
 
 
