@@ -1,8 +1,7 @@
-"""Attributes and items: reads, writes, and lookup along the class hierarchy."""
+"""Attributes: reads, writes, and lookup along the class hierarchy."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -12,7 +11,6 @@ from placement_lint.flow.api.torch_names import (
     CONTAINER_METHODS,
     CONTAINERS,
     GRAD_FLAGS,
-    ITEM_TYPES,
     METHODS_OF_TENSORS,
     MODEL_OUTPUTS,
     MODULE_ATTRIBUTES,
@@ -22,10 +20,9 @@ from placement_lint.flow.api.torch_names import (
     VIEWS,
     WRAPPER_FIELDS,
 )
-from placement_lint.flow.domain import folding
-from placement_lint.flow.domain.aliasing import inside, within
+from placement_lint.flow.domain.aliasing import within
 from placement_lint.flow.domain.arguments import Arguments
-from placement_lint.flow.domain.path_condition import ALWAYS, NEVER, answered
+from placement_lint.flow.domain.path_condition import NEVER
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     ACCELERATORS,
@@ -47,8 +44,6 @@ from placement_lint.flow.domain.values import (
     Partial,
     Role,
     Sequence,
-    Slice,
-    StateDict,
     Super,
     Symbol,
     Tensor,
@@ -59,17 +54,21 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.events.schema import (
     AttributeRebound,
     BareModuleRead,
-    GradFlagAssigned,
     ParameterLost,
-    WrapperAttributeRead,
 )
-from placement_lint.flow.interpreter import builtins, calls, cuda_guards, iteration, library, methods
+from placement_lint.flow.interpreter import (
+    calls,
+    cuda_guards,
+    grad_flags,
+    library,
+    methods,
+    subscripts,
+)
 from placement_lint.flow.models import (
     attribute_dicts,
     averaged,
     checkpoints,
     diffusers,
-    environment,
     frameworks,
     gradients,
     hydra,
@@ -80,8 +79,6 @@ from placement_lint.flow.models import (
     ranks,
     registries,
     schedulers,
-    state_dicts,
-    state_keys,
     tensors,
     trainable,
     transformers,
@@ -95,8 +92,7 @@ from placement_lint.flow.observers import (
 )
 from placement_lint.flow.state import devices, imports, options
 from placement_lint.flow.state.accesses import Accesses
-from placement_lint.flow.state.classes import SETTER, class_id, find, foreign_bases, module_base, resolution_order
-from placement_lint.flow.state.containers import FACTORY, content, entries, perhaps_filled, perhaps_replaced
+from placement_lint.flow.state.classes import SETTER, class_id, find, foreign_bases, module_base
 from placement_lint.flow.state.devices import Context
 from placement_lint.flow.state.heap import ITEMS, MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
@@ -104,8 +100,6 @@ from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Around, Calls, Replica
 from placement_lint.flow.state.names import bind, christen, value_of
 from placement_lint.flow.state.notes import Notes, Use, noted
-from placement_lint.rule import Note
-from placement_lint.source.querying import attributes_read
 from placement_lint.source.wording import source_text
 
 
@@ -136,7 +130,7 @@ def read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Valu
 
 
 def _read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Value:
-    _note_other(machine, owner, node)
+    note_other(machine, owner, node)
     if name == "set_epoch":
         loaders.note_set_epoch(machine, owner)
     if name == "__name__" and isinstance(owner, (Class, External)):
@@ -177,7 +171,7 @@ def _read_of_imported(machine: Machine, module: Imported, name: str) -> Value:
     return value if value is not None else imports.library(f"{module.name}.{name}")
 
 
-def _note_other(machine: Machine, owner: Value, node: cst.CSTNode) -> None:
+def note_other(machine: Machine, owner: Value, node: cst.CSTNode) -> None:
     if not isinstance(owner, Object) or owner.kind is not Kind.WRAPPER:
         machine.notes[Accesses].read_of_others.add(node)
 
@@ -476,7 +470,7 @@ def write(machine: Machine, owner: Value, name: str, value: Value, node: cst.CST
 def _write(
     machine: Machine, owner: Value, name: str, value: Value, node: cst.CSTNode, text: str | cst.CSTNode
 ) -> Value:
-    _note_other(machine, owner, node)
+    note_other(machine, owner, node)
     if isinstance(owner, Object) and _set_property(machine, owner, name, value, node):
         return NONE
     if name == "grad":
@@ -489,7 +483,7 @@ def _write(
     if name == "requires_grad" and isinstance(owner, Tensor):
         gradients.ask(machine, owner, value)
     if name in GRAD_FLAGS:
-        _check_grad_flag(machine, owner, name, node, text)
+        grad_flags.check(machine, owner, name, node, text)
     if isinstance(owner, Object):
         if not machine.constructing(owner):
             machine.signals.modules.weights_handled(machine, owner.id)
@@ -500,7 +494,8 @@ def _write(
         elif owner.kind is Kind.DATASET and name == "tensors":
             loaders.refill(machine, owner, value)
         elif attribute_dicts.has_entries_as_attributes(machine, owner):
-            return _write_item(machine, owner, Const(name), value, node, text)
+            subscripts.write(machine, owner, Const(name), value, node, text)
+            return NONE
         else:
             before = machine.read(owner.id, name)
             if before is not None:
@@ -545,55 +540,6 @@ def _set_property(machine: Machine, owner: Object, name: str, value: Value, node
 
 def _is_registered(machine: Machine, value: Value) -> bool:
     return modules.is_module(machine, value) or (isinstance(value, Tensor) and value.role is Role.PARAMETER)
-
-
-def _check_grad_flag(machine: Machine, owner: Value, name: str, node: cst.CSTNode, text: str | cst.CSTNode) -> None:
-    """Emit an event for an assignment to ``requires_grad``, or to a misspelling of it, on a module or tensor."""
-    on_module = _is_surely_module(machine, owner)
-    if not on_module and not isinstance(owner, Tensor):
-        return
-    if isinstance(owner, Object) and (_is_option(machine, owner) or _defines(machine, owner, name)):
-        return
-    label = source_text(text)
-    leaf = isinstance(owner, Tensor) and (owner.role is Role.PARAMETER or bool(owner.uid))
-    plain = isinstance(owner, Tensor) and owner.role is Role.PLAIN and gradients.are_not_asked_for(owner)
-    written, thing = source_text(_written(node)), label.removesuffix(f".{name}")
-    machine.emit(GradFlagAssigned(node, machine.scene, label, thing, name, written, on_module, leaf, plain))
-
-
-def _written(node: cst.CSTNode) -> cst.CSTNode:
-    """The expression that a statement assigns, or that is passed to ``setattr``."""
-    if isinstance(node, (cst.Assign, cst.AnnAssign, cst.AugAssign)) and node.value is not None:
-        return node.value
-    return node.args[2].value if isinstance(node, cst.Call) and len(node.args) > 2 else node
-
-
-def _is_surely_module(machine: Machine, value: Value) -> bool:
-    if isinstance(value, Symbol):
-        classes = machine.notes[ModuleNotes].modules_by_test.get(value.id, ())
-        tests = (builtins.class_question(machine, value, cls) for cls in classes)
-        return value.id in machine.notes[ModuleNotes].modules_by_name or any(
-            machine.path.implies(answered(test, True)) for test in tests
-        )
-    return isinstance(value, Object) and value.kind in (Kind.MODULE, Kind.WRAPPER)
-
-
-def _is_option(machine: Machine, owner: Object) -> bool:
-    """Whether an ``__init__`` may only store an option: its class extends no layer, so it has no weights to freeze."""
-    return machine.constructing(owner) and not (isinstance(owner.cls, Class) and modules.extends_layer(owner.cls))
-
-
-def _defines(machine: Machine, owner: Object, name: str) -> bool:
-    if machine.read(owner.id, name) is not None:
-        return True
-    return isinstance(owner.cls, Class) and (
-        find(machine, owner.cls, name) is not None or _reads(machine, owner.cls, name)
-    )
-
-
-def _reads(machine: Machine, cls: Class, name: str) -> bool:
-    """Whether the methods of a class read an attribute: then it is a flag of that class."""
-    return any(name in attributes_read(machine.definition(one), "self") for one in resolution_order(cls))
 
 
 def _write_of_module(
@@ -739,86 +685,6 @@ def _fill(machine: Machine, tensor: Tensor, data: Value, node: cst.CSTNode, text
         machine.write(owner.id, held.attr.value, moved)
 
 
-def rebind_some(
-    machine: Machine,
-    owner: Value,
-    name: cst.CSTNode,
-    value: Value,
-    node: cst.Call,
-    others: Collection[object] = (),
-) -> Value:
-    """Assign an attribute of unknown name, none of ``others``: each of the kind of ``value`` may have been replaced."""
-    forget_settings(machine, owner, others=others)
-    if not isinstance(owner, Object):
-        return NONE
-    if attribute_dicts.has_entries_as_attributes(machine, owner):
-        return _write_item(machine, owner, machine.fresh(name), value, node, name)
-    options = [option for _, option in alternatives(value)]
-    is_part = owner.kind is Kind.MODULE and any(modules.is_module(machine, option) for option in options)
-    if machine.constructing(owner):
-        if is_part:
-            write(machine, owner, f"part {len(machine.store.held(owner.id))}", value, node, node)
-        return NONE
-    if is_part:
-        optimizers.replaced(machine, owner, f"[{source_text(name)}]", None, value, node)
-        _replace_some_part(machine, owner, value)
-    elif any(isinstance(option, (Tensor, Symbol)) for option in options):
-        modules.misplace_some_tensor(machine, owner, value)
-    return NONE
-
-
-def _replace_some_part(machine: Machine, owner: Object, value: Value) -> None:
-    for name, held in machine.store.held(owner.id):
-        if any(modules.is_module(machine, option) for _, option in alternatives(held)):
-            this = answered(machine.opaque(), True)
-            machine.write(owner.id, name, machine.either(((this, value), (this.negation, held))))
-
-
-def update_settings(
-    machine: Machine, settings: Symbol | Object, method: str, arguments: Arguments, node: cst.Call
-) -> None:
-    """``self.__dict__.update(options)`` assigns the known attributes; after other calls, any may have changed."""
-    owner = options.owner_of(machine, settings)
-    plain = owner is not None and not modules.is_module(machine, owner)
-    given = entries(machine, arguments.get(0) or Mapping(())) if plain and method == "update" else None
-    known = {key: value for key, value in given.items if isinstance(key, str)} if given is not None else {}
-    known |= arguments.keywords if given is not None else {}
-    if given is None or given.rest is not None or arguments.spread:
-        forget_settings(machine, settings, others=known)
-    for name, value in known.items():
-        write(machine, owner or settings, name, value, node, name)
-
-
-# Maximum nesting of groups of settings: ``cfg.MODEL.HEAD.NAME``.
-_DEEPEST_SETTINGS = 4
-
-
-def forget_settings(
-    machine: Machine, owner: Value, depth: int = 0, text: str = "", others: Collection[object] = ()
-) -> None:
-    """An unknown attribute of a configuration, none of ``others``, is assigned: its settings are no longer certain.
-
-    The previous value becomes the default. Assigning an item of ``owner.__dict__`` assigns an attribute, too.
-    """
-    owner = options.owner_of(machine, owner) or owner
-    if isinstance(owner, Object) and attribute_dicts.has_entries_as_attributes(machine, owner):
-        attribute_dicts.forget_entries(machine, owner, others)
-    is_group = isinstance(owner, Symbol) or (isinstance(owner, Object) and owner.kind is Kind.INSTANCE)
-    if not isinstance(owner, (Object, Symbol)) or not is_group or depth == _DEEPEST_SETTINGS:
-        return
-    label = text or machine.label(owner)
-    # The label of an unnamed value is the call that created it, which is not a name.
-    label = "" if label.endswith(")") else label
-    for name in [name for name in machine.store.variables(owner.id) if name[0] != "[" and name not in others]:
-        value, said = machine.read(owner.id, name), f"{label}.{name}" if label else name
-        if isinstance(value, Const):
-            machine.override(owner.id, name, said, value)
-        elif isinstance(value, Symbol) and value.preferred is None:
-            forget_settings(machine, value, depth + 1, said)
-        elif value is not None and any(isinstance(option, (Const, Device)) for _, option in alternatives(value)):
-            machine.write(owner.id, name, machine.fresh(name))
-
-
 # --- super -------------------------------------------------------------------------------------------------
 
 
@@ -853,57 +719,6 @@ def call_super(machine: Machine, target: Super, name: str, arguments: Arguments,
 # --- items -------------------------------------------------------------------------------------------------
 
 
-def item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Value:
-    """``owner[key]``"""
-    return machine.lift(lambda option, chosen: _item(machine, option, chosen, node), owner, key)
-
-
-def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Value:
-    _note_other(machine, owner, node)
-    if isinstance(owner, (Object, Symbol)) and isinstance(key, Const) and type(key.value) is int:
-        _is_not_empty(machine, owner)
-    if isinstance(owner, Tensor):
-        return tensors.index(machine, owner, key, node)
-    if isinstance(owner, Loaded):
-        entry = replace(owner, entries=(*owner.entries, key.value if isinstance(key, Const) else None))
-        checkpoints.taken(machine, entry)
-        return entry
-    if isinstance(owner, (Imported, External)) and owner != environment.ENVIRON:
-        return chosen(machine, owner, key)
-    if isinstance(owner, Object):
-        return _item_of_object(machine, owner, key, node)
-    if isinstance(owner, Mapping):
-        return (owner.get(key.value) if isinstance(key, Const) else owner.rest) or machine.fresh()
-    if isinstance(owner, Sequence):
-        return _item_of_sequence(machine, owner, key)
-    if owner == environment.ENVIRON:
-        return environment.variable(machine, key, node)
-    if isinstance(owner, Bound):
-        return schedulers.item(machine, owner, key)
-    namespace = options.shown(machine, owner)
-    if namespace is not None and isinstance(key, Const) and isinstance(key.value, str):
-        return options.option(machine, namespace, key.value, node)
-    if isinstance(owner, Symbol):
-        name = key.value if isinstance(key, Const) else key
-        if owner.scattered:
-            of_rows = key == Const(0) or not isinstance(key, Const)
-            return machine.fresh(node, ITEM_TYPES.get(owner.type, ""), of_rows)
-        part = machine.part(owner.id, ("item", name), node, owner, ITEM_TYPES.get(owner.type, ""))
-        stored = machine.read(owner.id, f"[{name!r}]") if isinstance(key, Const) else None
-        return stored if stored is not None else part
-    return machine.fresh()
-
-
-def _is_not_empty(machine: Machine, owner: Object | Symbol) -> None:
-    """``ids[0]``: from here on, a test of the length of ``ids`` holds, and it is not None."""
-    size = machine.known_part(owner.id, ("len", content(machine, owner)))
-    tests = [(size, True), *(((test.__name__, owner, NONE), False) for test in (cst.Is, cst.Equal))]
-    for subject, answer in tests if not machine.now[Around].tried else ():
-        question = machine.known_question(subject) if subject is not None else None
-        if question is not None:
-            machine.survive(answered(question, answer))
-
-
 def chosen(machine: Machine, module: Imported | External, key: Value) -> Value:
     """The attribute of a module of the program, or of a library, under a computed name."""
     if isinstance(module, Imported):
@@ -911,188 +726,3 @@ def chosen(machine: Machine, module: Imported | External, key: Value) -> Value:
     if isinstance(key, Const) and isinstance(key.value, str):
         return imports.library(f"{module.name}.{key.value}")
     return library.one_of(module.name) or machine.fresh()
-
-
-def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subscript) -> Value:
-    if owner.kind is Kind.WRAPPER:
-        wrapped = Note(owner.node, "wrapped here")
-        text = machine.text(node.value)
-        machine.emit(WrapperAttributeRead(node, machine.scene, text, owner.cls.name.rpartition(".")[2], "[]", wrapped))
-        return machine.fresh()
-    if isinstance(owner.cls, Class):
-        registries.used(machine, owner, "__getitem__")
-        method = find(machine, owner.cls, "__getitem__")
-        if isinstance(method, Function):
-            return calls.call_function(machine, method, Arguments((key,)), node, owner)
-    mapping = machine.read(owner.id, MAPPING)
-    if isinstance(mapping, Mapping):
-        mapping = within(mapping, owner.alias)
-        found = mapping.get(_entry(key)) if isinstance(key, (Const, Device)) else any_entry(machine, mapping, key)
-        return found if found is not None else _made_on_demand(machine, owner, mapping, key, node)
-    items = modules.items_of(machine, owner)
-    if isinstance(items, Sequence):
-        found = _item_of_sequence(machine, inside(items, owner.alias), key)
-        if not isinstance(key, Slice) or not isinstance(found, Sequence):
-            return found
-        if owner.kind is Kind.LIST:
-            return machine.new_list(found, node)
-        if isinstance(owner.cls, External) and owner.cls.name in CONTAINERS:
-            if not found.items and not found.exact:
-                return _unknown_part(machine, owner, key, node)
-            # a slice is another container of the same class (torch/nn/modules/container.py, `__getitem__`)
-            container = modules.new_module(machine, owner.cls, node)
-            machine.write(container.id, ITEMS, found)
-            return container
-        return found
-    if isinstance(items, Mapping) and isinstance(key, Const) and (held := items.get(key.value)) is not None:
-        return held
-    return _unknown_part(machine, owner, key, node) if owner.kind is Kind.MODULE else machine.fresh()
-
-
-def _unknown_part(machine: Machine, owner: Object, key: Value, node: cst.Subscript) -> Value:
-    """One or several modules in a container, which are where it is."""
-    part = machine.part(owner.id, ("item", key), node, owner)
-    modules.treat_as_module(machine, part)
-    return part
-
-
-def _made_on_demand(machine: Machine, owner: Object, mapping: Mapping, key: Value, node: cst.Subscript) -> Value:
-    """The value that a ``defaultdict`` creates for a missing key."""
-    noted = machine.notes[ModuleNotes]
-    factory = machine.read(owner.id, FACTORY)
-    if factory is None or factory == NONE:
-        return machine.fresh()
-    made = calls.call(machine, factory, Arguments(), cst.Call(func=node.value))
-    known = isinstance(key, (Const, Device))
-    machine.write(owner.id, MAPPING, mapping.with_item(_entry(key), made) if known else mapping)
-    if isinstance(made, Object) and owner.id in noted.holders:
-        noted.holders.setdefault(made.id, noted.holders[owner.id])
-    return made
-
-
-def _entry(key: Value) -> object:
-    """The key of a dict entry: the value of a constant, or a device."""
-    return key.value if isinstance(key, Const) else key
-
-
-def any_entry(machine: Machine, mapping: Mapping, key: Value, default: Value | None = None) -> Value | None:
-    """The value for an unknown key: a choice of all values, each if the key equals its key, or the default."""
-    if any(isinstance(name, Device) for name, _ in mapping.items):
-        return None
-    values = {value for _, value in mapping.items} | ({default} if default is not None else set())
-    if mapping.rest is not None or len(values) == 1:
-        values.add(mapping.rest or next(iter(values)))
-        return values.pop() if len(values) == 1 else None
-    options, missing = [], ALWAYS
-    for name, value in mapping.items:
-        question = imports.is_key(machine, key, name)
-        options.append((answered(question, True), value))
-        missing = missing & answered(question, False)
-    return machine.either([*options, (missing, default)] if default is not None else options)
-
-
-def _item_of_sequence(machine: Machine, sequence: Sequence, key: Value) -> Value:
-    if isinstance(key, Const) and type(key.value) is int and sequence.items:
-        position = key.value
-        if sequence.exact:
-            known = -len(sequence.items) <= position < len(sequence.items)
-            return sequence.items[position] if known else machine.fresh()
-        if sequence.around is not None:
-            return sequence.items[position] if sequence.has_in_place(position) else machine.fresh()
-        return iteration.step(machine, sequence.items[position if 0 <= position < len(sequence.items) else -1])
-    machine.signals.program.values_collected(machine, sequence.items)
-    if isinstance(key, Slice):
-        return _sliced(sequence, key)
-    if sequence.items and not isinstance(key, Const):
-        # In a loop that fills the list, the index usually refers to the last item.
-        return sequence.items[-1] if sequence.exact else iteration.step(machine, sequence.items[-1])
-    return machine.fresh()
-
-
-def _sliced(sequence: Sequence, key: Slice) -> Sequence:
-    """The items of a slice; if it is unknown which they are, those that may be, unless they differ in kind."""
-    items, start = sequence.items, _skipped(key)
-    if sequence.exact and key.bounds is not None:
-        return Sequence(folding.part(items, key.bounds) or ())
-    if not sequence.exact and start is not None and sequence.around is None:
-        return Sequence(items[start:] or items[-1:], exact=False)
-    if start is not None and sequence.around is not None and start <= sequence.around[0]:
-        return Sequence(items[start:], False, (sequence.around[0] - start, sequence.around[1]))
-    options = [option for item in items for _, option in alternatives(item)]
-    kinds = {(type(option), option.kind if isinstance(option, Object) else None) for option in options}
-    return Sequence(items if len(kinds) == 1 else (), exact=False)
-
-
-def _skipped(key: Slice) -> int | None:
-    """The number of items before a slice that has all that follow; None for any other slice."""
-    match key.bounds:
-        case (None, None, None | 1):
-            return 0
-        case (int(start), None, None | 1) if start >= 0:
-            return start
-    return None
-
-
-def write_item(
-    machine: Machine, owner: Value, key: Value, value: Value, node: cst.CSTNode, text: str | cst.CSTNode
-) -> None:
-    """``owner[key] = value``"""
-    machine.lift(lambda option: _write_item(machine, option, key, value, node, text), owner)
-
-
-def _write_item(
-    machine: Machine, owner: Value, key: Value, value: Value, node: cst.CSTNode, text: str | cst.CSTNode
-) -> Value:
-    namespace = options.shown(machine, owner)
-    if namespace is not None and isinstance(key, Const) and isinstance(key.value, str):
-        return _write(machine, namespace, key.value, value, node, text)
-    if isinstance(owner, Symbol) and isinstance(key, Const):
-        machine.write(owner.id, f"[{key.value!r}]", value)
-    elif not isinstance(key, Const):
-        # For an object whose items are also attributes, such as EasyDict, it may be any setting.
-        forget_settings(machine, owner)
-    if owner == environment.ENVIRON:
-        environment.write(machine, key, value, node)
-    source = text.value if isinstance(text, cst.Subscript) else None
-    machine.signals.program.item_assigned(machine, owner, key, value, source, node)
-    if isinstance(owner, (Loaded, StateDict)):
-        state_dicts.keys_used(machine, owner)
-    if isinstance(owner, Bound):
-        schedulers.item_changed(machine, owner, key, value, node)
-    if modules.is_module(machine, owner) and isinstance(owner, (Object, Symbol)):
-        optimizers.replaced(machine, owner, f"[{key.value!r}]" if isinstance(key, Const) else "[…]", None, value, node)
-    if not isinstance(owner, Object):
-        return NONE
-    machine.signals.program.value_kept(machine, value)
-    machine.signals.program.values_given_away(machine, (value,), node)
-    machine.signals.program.values_collected(machine, (value,))
-    mapping = machine.read(owner.id, MAPPING)
-    if isinstance(mapping, Mapping):
-        machine.write(owner.id, MAPPING, _with_key(machine, mapping, key, value))
-    items = machine.read(owner.id, ITEMS)
-    if isinstance(items, Sequence):
-        machine.signals.program.items_replaced(machine, items)
-        machine.write(owner.id, ITEMS, _with_item(machine, items, key, value))
-    if owner.id in machine.notes[ModuleNotes].holders:
-        hold(machine, value, machine.notes[ModuleNotes].holders[owner.id])
-    christen(machine, value, text)
-    return NONE
-
-
-def _with_key(machine: Machine, mapping: Mapping, key: Value, value: Value) -> Mapping:
-    if isinstance(key, (Const, Device)):
-        return mapping.with_item(_entry(key), value)
-    entry = state_keys.put(machine, mapping, key, value)
-    if entry is not None:
-        return entry
-    return Mapping(tuple((name, perhaps_replaced(machine, item, value)) for name, item in mapping.items), value)
-
-
-def _with_item(machine: Machine, items: Sequence, key: Value, value: Value) -> Sequence:
-    if isinstance(key, Const) and isinstance(key.value, int) and (items.exact or key.value >= 0):
-        changed = dict(enumerate(items.items))
-        position = key.value if key.value >= 0 else key.value + len(items.items)
-        if position in changed:
-            return Sequence(tuple({**changed, position: value}.values()), items.exact)
-    # at an unknown position
-    return Sequence(tuple(perhaps_filled(machine, item, value) for item in items.items), exact=False)

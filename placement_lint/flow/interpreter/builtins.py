@@ -51,7 +51,7 @@ from placement_lint.flow.domain.values import (
     is_compiled,
 )
 from placement_lint.flow.events.schema import ParametersRead
-from placement_lint.flow.interpreter import attributes, calls, iteration
+from placement_lint.flow.interpreter import attributes, calls, iteration, settings
 from placement_lint.flow.models import (
     async_copy,
     attribute_dicts,
@@ -336,7 +336,7 @@ def set_attribute(machine: Machine, arguments: Arguments, written: Many[cst.Base
     elif owner is not None:
         named = written[1] if len(written) > 1 else node
         others = options.excluded(machine, name)
-        machine.lift(lambda option: attributes.rebind_some(machine, option, named, value or NONE, node, others), owner)
+        machine.lift(lambda option: settings.assign_some(machine, option, named, value or NONE, node, others), owner)
     return NONE
 
 

@@ -69,6 +69,7 @@ from placement_lint.flow.interpreter import (
     members,
     memo,
     methods,
+    settings,
     statements,
 )
 from placement_lint.flow.models import (
@@ -209,7 +210,7 @@ def call_function(
     if result is not None:
         return result
     for value in options.overridden(machine, function, arguments):
-        attributes.forget_settings(machine, value)
+        settings.forget(machine, value)
     return foreign(machine, arguments, node, moves=_may_move(machine, function, arguments))
 
 
@@ -615,7 +616,7 @@ def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: 
     if method == "add_argument":
         ranks.notice_option(machine, arguments)
     if callee.parent is not None and method in options.OVERRIDING:
-        attributes.update_settings(machine, callee.parent, method, arguments, node)
+        settings.update(machine, callee.parent, method, arguments, node)
     if callee.parent is not None and (parsed := options.call(machine, callee.parent, method, arguments, node)):
         return parsed
     if isinstance(callee.parent, Symbol) and isinstance(node.func, cst.Attribute):

@@ -34,7 +34,7 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.interpreter import attributes, calls, iteration, methods, operators
+from placement_lint.flow.interpreter import attributes, calls, iteration, methods, operators, subscripts
 from placement_lint.flow.models import (
     gradients,
     lengths,
@@ -357,7 +357,7 @@ def _subscript(machine: Machine, node: cst.Subscript) -> Value:
     owner, key = evaluate(machine, node.value), key_of(machine, node)
     if isinstance(owner, StateKey):
         return state_keys.item(machine, owner, key)
-    return attributes.item(machine, owner, key, node)
+    return subscripts.read(machine, owner, key, node)
 
 
 def key_of(machine: Machine, node: cst.Subscript) -> Value:
@@ -442,7 +442,7 @@ def _assign_item(machine: Machine, target: cst.Subscript, value: Value, node: cs
     if any(_is_batch(option) for _, option in alternatives(owner)):
         owner = machine.lift(lambda option: _opened(machine, option, key, node), owner)
         assign(machine, target.value, owner, node)
-    attributes.write_item(machine, owner, key, value, node, target)
+    subscripts.write(machine, owner, key, value, node, target)
 
 
 def _is_batch(value: Value) -> bool:

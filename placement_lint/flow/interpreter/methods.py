@@ -31,7 +31,7 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.interpreter import attributes, calls, cuda_guards, expressions, library
+from placement_lint.flow.interpreter import attributes, calls, cuda_guards, expressions, library, settings, subscripts
 from placement_lint.flow.models import (
     checkpoints,
     frameworks,
@@ -206,7 +206,7 @@ def _dict_method(machine: Machine, target: Object, name: str, arguments: Argumen
     machine.signals.program.container_changed(machine, target, name, None, arguments.values(), node)
     mapping = within(mapping, target.alias)
     if name in options.OVERRIDING and name != "update":
-        attributes.forget_settings(machine, target)
+        settings.forget(machine, target)
     if name == "update":
         added = entries(machine, arguments.get(0) or Mapping(()))
         if added.rest is not None:
@@ -261,7 +261,7 @@ def _mapping_method(machine: Machine, mapping: Mapping, name: str, arguments: Ar
             found = mapping.get(key.value)
             return found if found is not None else default or NONE
         if name == "get" and mapping.items:
-            return attributes.any_entry(machine, mapping, key, default) or machine.fresh()
+            return subscripts.any_entry(machine, mapping, key, default) or machine.fresh()
     return machine.fresh()
 
 

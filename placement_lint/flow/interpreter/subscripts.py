@@ -1,0 +1,300 @@
+"""Reads of `owner[key]`, with slices and unknown keys, and writes."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from placement_lint.flow.api.torch_names import (
+    CONTAINERS,
+    ITEM_TYPES,
+)
+from placement_lint.flow.domain import folding
+from placement_lint.flow.domain.aliasing import inside, within
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.path_condition import ALWAYS, answered
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    NONE,
+    Bound,
+    Class,
+    Const,
+    Device,
+    External,
+    Function,
+    Imported,
+    Kind,
+    Loaded,
+    Mapping,
+    Object,
+    Sequence,
+    Slice,
+    StateDict,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.events.schema import (
+    WrapperAttributeRead,
+)
+from placement_lint.flow.interpreter import (
+    attributes,
+    calls,
+    iteration,
+    settings,
+)
+from placement_lint.flow.models import (
+    checkpoints,
+    environment,
+    modules,
+    optimizers,
+    registries,
+    schedulers,
+    state_dicts,
+    state_keys,
+    tensors,
+)
+from placement_lint.flow.state import imports, options
+from placement_lint.flow.state.classes import find
+from placement_lint.flow.state.containers import FACTORY, content, perhaps_filled, perhaps_replaced
+from placement_lint.flow.state.heap import ITEMS, MAPPING
+from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.module_notes import ModuleNotes
+from placement_lint.flow.state.moment import Around
+from placement_lint.flow.state.names import christen
+from placement_lint.rule import Note
+
+
+def read(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Value:
+    """``owner[key]``"""
+    return machine.lift(lambda option, chosen: _item(machine, option, chosen, node), owner, key)
+
+
+def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Value:
+    attributes.note_other(machine, owner, node)
+    if isinstance(owner, (Object, Symbol)) and isinstance(key, Const) and type(key.value) is int:
+        _is_not_empty(machine, owner)
+    if isinstance(owner, Tensor):
+        return tensors.index(machine, owner, key, node)
+    if isinstance(owner, Loaded):
+        entry = replace(owner, entries=(*owner.entries, key.value if isinstance(key, Const) else None))
+        checkpoints.taken(machine, entry)
+        return entry
+    if isinstance(owner, (Imported, External)) and owner != environment.ENVIRON:
+        return attributes.chosen(machine, owner, key)
+    if isinstance(owner, Object):
+        return _item_of_object(machine, owner, key, node)
+    if isinstance(owner, Mapping):
+        return (owner.get(key.value) if isinstance(key, Const) else owner.rest) or machine.fresh()
+    if isinstance(owner, Sequence):
+        return _item_of_sequence(machine, owner, key)
+    if owner == environment.ENVIRON:
+        return environment.variable(machine, key, node)
+    if isinstance(owner, Bound):
+        return schedulers.item(machine, owner, key)
+    namespace = options.shown(machine, owner)
+    if namespace is not None and isinstance(key, Const) and isinstance(key.value, str):
+        return options.option(machine, namespace, key.value, node)
+    if isinstance(owner, Symbol):
+        name = key.value if isinstance(key, Const) else key
+        if owner.scattered:
+            of_rows = key == Const(0) or not isinstance(key, Const)
+            return machine.fresh(node, ITEM_TYPES.get(owner.type, ""), of_rows)
+        part = machine.part(owner.id, ("item", name), node, owner, ITEM_TYPES.get(owner.type, ""))
+        stored = machine.read(owner.id, f"[{name!r}]") if isinstance(key, Const) else None
+        return stored if stored is not None else part
+    return machine.fresh()
+
+
+def _is_not_empty(machine: Machine, owner: Object | Symbol) -> None:
+    """``ids[0]``: from here on, a test of the length of ``ids`` holds, and it is not None."""
+    size = machine.known_part(owner.id, ("len", content(machine, owner)))
+    tests = [(size, True), *(((test.__name__, owner, NONE), False) for test in (cst.Is, cst.Equal))]
+    for subject, answer in tests if not machine.now[Around].tried else ():
+        question = machine.known_question(subject) if subject is not None else None
+        if question is not None:
+            machine.survive(answered(question, answer))
+
+
+def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subscript) -> Value:
+    if owner.kind is Kind.WRAPPER:
+        wrapped = Note(owner.node, "wrapped here")
+        text = machine.text(node.value)
+        machine.emit(WrapperAttributeRead(node, machine.scene, text, owner.cls.name.rpartition(".")[2], "[]", wrapped))
+        return machine.fresh()
+    if isinstance(owner.cls, Class):
+        registries.used(machine, owner, "__getitem__")
+        method = find(machine, owner.cls, "__getitem__")
+        if isinstance(method, Function):
+            return calls.call_function(machine, method, Arguments((key,)), node, owner)
+    mapping = machine.read(owner.id, MAPPING)
+    if isinstance(mapping, Mapping):
+        mapping = within(mapping, owner.alias)
+        found = mapping.get(_entry(key)) if isinstance(key, (Const, Device)) else any_entry(machine, mapping, key)
+        return found if found is not None else _made_on_demand(machine, owner, mapping, key, node)
+    items = modules.items_of(machine, owner)
+    if isinstance(items, Sequence):
+        found = _item_of_sequence(machine, inside(items, owner.alias), key)
+        if not isinstance(key, Slice) or not isinstance(found, Sequence):
+            return found
+        if owner.kind is Kind.LIST:
+            return machine.new_list(found, node)
+        if isinstance(owner.cls, External) and owner.cls.name in CONTAINERS:
+            if not found.items and not found.exact:
+                return _unknown_part(machine, owner, key, node)
+            # a slice is another container of the same class (torch/nn/modules/container.py, `__getitem__`)
+            container = modules.new_module(machine, owner.cls, node)
+            machine.write(container.id, ITEMS, found)
+            return container
+        return found
+    if isinstance(items, Mapping) and isinstance(key, Const) and (held := items.get(key.value)) is not None:
+        return held
+    return _unknown_part(machine, owner, key, node) if owner.kind is Kind.MODULE else machine.fresh()
+
+
+def _unknown_part(machine: Machine, owner: Object, key: Value, node: cst.Subscript) -> Value:
+    """One or several modules in a container, which are where it is."""
+    part = machine.part(owner.id, ("item", key), node, owner)
+    modules.treat_as_module(machine, part)
+    return part
+
+
+def _made_on_demand(machine: Machine, owner: Object, mapping: Mapping, key: Value, node: cst.Subscript) -> Value:
+    """The value that a ``defaultdict`` creates for a missing key."""
+    noted = machine.notes[ModuleNotes]
+    factory = machine.read(owner.id, FACTORY)
+    if factory is None or factory == NONE:
+        return machine.fresh()
+    made = calls.call(machine, factory, Arguments(), cst.Call(func=node.value))
+    known = isinstance(key, (Const, Device))
+    machine.write(owner.id, MAPPING, mapping.with_item(_entry(key), made) if known else mapping)
+    if isinstance(made, Object) and owner.id in noted.holders:
+        noted.holders.setdefault(made.id, noted.holders[owner.id])
+    return made
+
+
+def _entry(key: Value) -> object:
+    """The key of a dict entry: the value of a constant, or a device."""
+    return key.value if isinstance(key, Const) else key
+
+
+def any_entry(machine: Machine, mapping: Mapping, key: Value, default: Value | None = None) -> Value | None:
+    """The value for an unknown key: a choice of all values, each if the key equals its key, or the default."""
+    if any(isinstance(name, Device) for name, _ in mapping.items):
+        return None
+    values = {value for _, value in mapping.items} | ({default} if default is not None else set())
+    if mapping.rest is not None or len(values) == 1:
+        values.add(mapping.rest or next(iter(values)))
+        return values.pop() if len(values) == 1 else None
+    options, missing = [], ALWAYS
+    for name, value in mapping.items:
+        question = imports.is_key(machine, key, name)
+        options.append((answered(question, True), value))
+        missing = missing & answered(question, False)
+    return machine.either([*options, (missing, default)] if default is not None else options)
+
+
+def _item_of_sequence(machine: Machine, sequence: Sequence, key: Value) -> Value:
+    if isinstance(key, Const) and type(key.value) is int and sequence.items:
+        position = key.value
+        if sequence.exact:
+            known = -len(sequence.items) <= position < len(sequence.items)
+            return sequence.items[position] if known else machine.fresh()
+        if sequence.around is not None:
+            return sequence.items[position] if sequence.has_in_place(position) else machine.fresh()
+        return iteration.step(machine, sequence.items[position if 0 <= position < len(sequence.items) else -1])
+    machine.signals.program.values_collected(machine, sequence.items)
+    if isinstance(key, Slice):
+        return _sliced(sequence, key)
+    if sequence.items and not isinstance(key, Const):
+        # In a loop that fills the list, the index usually refers to the last item.
+        return sequence.items[-1] if sequence.exact else iteration.step(machine, sequence.items[-1])
+    return machine.fresh()
+
+
+def _sliced(sequence: Sequence, key: Slice) -> Sequence:
+    """The items of a slice; if it is unknown which they are, those that may be, unless they differ in kind."""
+    items, start = sequence.items, _skipped(key)
+    if sequence.exact and key.bounds is not None:
+        return Sequence(folding.part(items, key.bounds) or ())
+    if not sequence.exact and start is not None and sequence.around is None:
+        return Sequence(items[start:] or items[-1:], exact=False)
+    if start is not None and sequence.around is not None and start <= sequence.around[0]:
+        return Sequence(items[start:], False, (sequence.around[0] - start, sequence.around[1]))
+    options = [option for item in items for _, option in alternatives(item)]
+    kinds = {(type(option), option.kind if isinstance(option, Object) else None) for option in options}
+    return Sequence(items if len(kinds) == 1 else (), exact=False)
+
+
+def _skipped(key: Slice) -> int | None:
+    """The number of items before a slice that has all that follow; None for any other slice."""
+    match key.bounds:
+        case (None, None, None | 1):
+            return 0
+        case (int(start), None, None | 1) if start >= 0:
+            return start
+    return None
+
+
+def write(machine: Machine, owner: Value, key: Value, value: Value, node: cst.CSTNode, text: str | cst.CSTNode) -> None:
+    """``owner[key] = value``"""
+    machine.lift(lambda option: _write_item(machine, option, key, value, node, text), owner)
+
+
+def _write_item(
+    machine: Machine, owner: Value, key: Value, value: Value, node: cst.CSTNode, text: str | cst.CSTNode
+) -> Value:
+    namespace = options.shown(machine, owner)
+    if namespace is not None and isinstance(key, Const) and isinstance(key.value, str):
+        attributes.write(machine, namespace, key.value, value, node, text)
+        return NONE
+    if isinstance(owner, Symbol) and isinstance(key, Const):
+        machine.write(owner.id, f"[{key.value!r}]", value)
+    elif not isinstance(key, Const):
+        # For an object whose items are also attributes, such as EasyDict, it may be any setting.
+        settings.forget(machine, owner)
+    if owner == environment.ENVIRON:
+        environment.write(machine, key, value, node)
+    source = text.value if isinstance(text, cst.Subscript) else None
+    machine.signals.program.item_assigned(machine, owner, key, value, source, node)
+    if isinstance(owner, (Loaded, StateDict)):
+        state_dicts.keys_used(machine, owner)
+    if isinstance(owner, Bound):
+        schedulers.item_changed(machine, owner, key, value, node)
+    if modules.is_module(machine, owner) and isinstance(owner, (Object, Symbol)):
+        optimizers.replaced(machine, owner, f"[{key.value!r}]" if isinstance(key, Const) else "[…]", None, value, node)
+    if not isinstance(owner, Object):
+        return NONE
+    machine.signals.program.value_kept(machine, value)
+    machine.signals.program.values_given_away(machine, (value,), node)
+    machine.signals.program.values_collected(machine, (value,))
+    mapping = machine.read(owner.id, MAPPING)
+    if isinstance(mapping, Mapping):
+        machine.write(owner.id, MAPPING, _with_key(machine, mapping, key, value))
+    items = machine.read(owner.id, ITEMS)
+    if isinstance(items, Sequence):
+        machine.signals.program.items_replaced(machine, items)
+        machine.write(owner.id, ITEMS, _with_item(machine, items, key, value))
+    if owner.id in machine.notes[ModuleNotes].holders:
+        attributes.hold(machine, value, machine.notes[ModuleNotes].holders[owner.id])
+    christen(machine, value, text)
+    return NONE
+
+
+def _with_key(machine: Machine, mapping: Mapping, key: Value, value: Value) -> Mapping:
+    if isinstance(key, (Const, Device)):
+        return mapping.with_item(_entry(key), value)
+    entry = state_keys.put(machine, mapping, key, value)
+    if entry is not None:
+        return entry
+    return Mapping(tuple((name, perhaps_replaced(machine, item, value)) for name, item in mapping.items), value)
+
+
+def _with_item(machine: Machine, items: Sequence, key: Value, value: Value) -> Sequence:
+    if isinstance(key, Const) and isinstance(key.value, int) and (items.exact or key.value >= 0):
+        changed = dict(enumerate(items.items))
+        position = key.value if key.value >= 0 else key.value + len(items.items)
+        if position in changed:
+            return Sequence(tuple({**changed, position: value}.values()), items.exact)
+    # at an unknown position
+    return Sequence(tuple(perhaps_filled(machine, item, value) for item in items.items), exact=False)
