@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeGuard
 
 import libcst as cst
 
@@ -43,7 +42,6 @@ from placement_lint.flow.domain.values import (
     Object,
     Partial,
     Role,
-    Sequence,
     Super,
     Symbol,
     Tensor,
@@ -51,19 +49,8 @@ from placement_lint.flow.domain.values import (
     alternatives,
     is_compiled,
 )
-from placement_lint.flow.events.schema import (
-    AttributeRebound,
-    BareModuleRead,
-    ParameterLost,
-)
-from placement_lint.flow.interpreter import (
-    calls,
-    cuda_guards,
-    grad_flags,
-    library,
-    methods,
-    subscripts,
-)
+from placement_lint.flow.events.schema import AttributeRebound, BareModuleRead
+from placement_lint.flow.interpreter import calls, cuda_guards, grad_flags, library, methods, subscripts
 from placement_lint.flow.models import (
     attribute_dicts,
     averaged,
@@ -73,6 +60,7 @@ from placement_lint.flow.models import (
     gradients,
     hydra,
     loaders,
+    lost_parameters,
     modules,
     non_movable,
     optimizers,
@@ -82,14 +70,12 @@ from placement_lint.flow.models import (
     tensors,
     trainable,
     transformers,
+    unregistered,
     wrapper_attributes,
     wrappers,
 )
 from placement_lint.flow.models.gradients import Gradients
-from placement_lint.flow.observers import (
-    replica_escape,
-    replicas,
-)
+from placement_lint.flow.observers import replica_escape, replicas
 from placement_lint.flow.state import devices, imports, options
 from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.classes import SETTER, class_id, find, foreign_bases, module_base
@@ -568,10 +554,10 @@ def _write_of_module(
         noted.changed.add((class_id(owner), name))
     machine.signals.modules.child_registered(machine, value)
     machine.signals.program.attribute_bound(machine, owner, name, value, node)
-    _report_lost_parameter(machine, owner, name, before, value, node)
-    value = machine.lift(lambda option: _of_parameter_kept(machine, owner, name, option), value)
+    lost_parameters.report(machine, owner, name, before, value, node)
+    value = machine.lift(lambda option: lost_parameters.kept(machine, owner, name, option), value)
     optimizers.replaced(machine, owner, name, before, value, node)
-    note_container(machine, owner, name, value, node)
+    unregistered.note_container(machine, owner, name, value, node)
     modules.given_weight(machine, owner, value, node)
     if isinstance(owner.cls, Class) and find(machine, owner.cls, "__setattr__") is not None:
         # A custom __setattr__ may register the value, move it, or do neither.
@@ -590,85 +576,6 @@ def _could_register(machine: Machine, owner: Object, name: str, value: Value) ->
     inherited = find(machine, owner.cls, name) if isinstance(owner.cls, Class) else None
     ready = machine.constructing(owner) and machine.read(owner.id, modules.INITIALISED) is not None
     return ready and inherited is None and all(isinstance(option, Tensor) for _, option in alternatives(value))
-
-
-def _report_lost_parameter(
-    machine: Machine, owner: Object, name: str, before: Value | None, value: Value, node: cst.CSTNode
-) -> None:
-    def report(option: Value) -> Value:
-        if _is_lost(option) and not _registered_elsewhere(machine, owner, name, option):
-            there = [] if before is None else [held for _, held in alternatives(machine.restrict(before))]
-            replaces = bool(there) and all(isinstance(held, Tensor) and held.role is Role.PARAMETER for held in there)
-            machine.emit(ParameterLost(node, machine.scene, f"self.{name}", name, option, replaces))
-        return NONE
-
-    if any(_is_lost(option) for _, option in alternatives(value)) and machine.constructing(owner):
-        machine.lift(report, value)
-
-
-def _is_lost(option: Value) -> TypeGuard[Tensor]:
-    return isinstance(option, Tensor) and option.lost is not None and option.role is not Role.PARAMETER
-
-
-def _of_parameter_kept(machine: Machine, owner: Object, name: str, option: Value) -> Value:
-    """A value that ``__init__`` computes from a Parameter of the module is deliberately not a Parameter itself."""
-    if not _is_lost(option) or machine.now[Calls].standalone or not machine.constructing(owner):
-        return option
-    return replace(option, lost=None) if _registered_elsewhere(machine, owner, name, option) else option
-
-
-def _registered_elsewhere(machine: Machine, owner: Object, name: str, computed: Tensor) -> bool:
-    """Whether the Parameter from which a tensor was computed is registered, in any module or under another name."""
-    assert computed.lost is not None
-    if computed.modules:
-        return True
-    return any(
-        isinstance(child, Tensor) and child.uid == computed.lost.uid and (part, attribute) != (owner, name)
-        for part in modules.reachable(machine, owner).values()
-        if isinstance(part, Object)
-        for attribute, child in modules.children(machine, part)
-    )
-
-
-def note_container(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> None:
-    """Record that a plain list or dict is stored on a module, which does not register its contents."""
-    noted = machine.notes[ModuleNotes]
-    initialised = machine.read(owner.id, modules.INITIALISED) is not None
-    for _, option in alternatives(value):
-        held: tuple[Value, ...] = ()
-        container = "tuple"
-        if isinstance(option, Object) and option.kind is Kind.DICT:
-            container = "dict"
-            mapping = machine.read(option.id, MAPPING)
-            held = tuple(item for _, item in mapping.items) if isinstance(mapping, Mapping) else ()
-            noted.holders[option.id] = Holder(owner, name, node, container, registrable=initialised)
-        elif isinstance(option, Object) and option.kind is Kind.LIST:
-            container = "list"
-            noted.holders[option.id] = Holder(owner, name, node, container, registrable=initialised)
-            held = _items(machine, option)
-        elif isinstance(option, Sequence):
-            held = option.items
-        for item in held:
-            if isinstance(item, Object) and item.kind in (Kind.LIST, Kind.DICT):
-                noted.holders.setdefault(item.id, Holder(owner, name, node, container, registrable=initialised))
-            hold(machine, item, Holder(owner, name, node, container, registrable=initialised))
-
-
-def hold(machine: Machine, item: Value, holder: Holder) -> None:
-    for _, option in alternatives(item):
-        if modules.is_module(machine, option) and isinstance(option, Object):
-            for part in modules.reachable(machine, option):
-                machine.notes[ModuleNotes].unregistered.setdefault(part, replace(holder, content="module"))
-        elif isinstance(option, Tensor) and option.role is Role.PARAMETER and option.uid:
-            machine.notes[ModuleNotes].unregistered.setdefault(option.uid, replace(holder, content="parameter"))
-        elif isinstance(option, Sequence):
-            for inner in option.items:
-                hold(machine, inner, holder)
-
-
-def _items(machine: Machine, value: Object) -> tuple[Value, ...]:
-    items = machine.read(value.id, ITEMS)
-    return items.items if isinstance(items, Sequence) else ()
 
 
 def _fill(machine: Machine, tensor: Tensor, data: Value, node: cst.CSTNode, text: str | cst.CSTNode) -> None:

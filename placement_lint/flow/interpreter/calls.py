@@ -96,6 +96,7 @@ from placement_lint.flow.models import (
     state_dicts,
     tensors,
     torchvision,
+    unregistered,
     wrappers,
 )
 from placement_lint.flow.models.autocast import Autocast
@@ -103,11 +104,7 @@ from placement_lint.flow.models.gradients import NoGrad
 from placement_lint.flow.models.hooks import Hooks
 from placement_lint.flow.models.modules import REDUCTION
 from placement_lint.flow.models.operands import Positioned, with_operands
-from placement_lint.flow.observers import (
-    alloc_in_forward,
-    stale_forward_state,
-    uncovered_parameters,
-)
+from placement_lint.flow.observers import alloc_in_forward, stale_forward_state, uncovered_parameters
 from placement_lint.flow.state import extent, imports, options
 from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.budget import KEPT_BY_BUILDING, KEPT_BY_CALL
@@ -745,7 +742,7 @@ def library_forward(machine: Machine, module: Object | Symbol, arguments: Argume
 
 def _check_registered(machine: Machine, module: Object | Symbol, node: cst.Call) -> None:
     if module.id in machine.notes[ModuleNotes].unregistered and modules.has_parameters(machine, module) is True:
-        modules.report_unregistered(machine, module.id, node, module if isinstance(module, Object) else None)
+        unregistered.used(machine, module.id, node, module if isinstance(module, Object) else None)
 
 
 def _library_class(module: Object | Symbol) -> str:

@@ -5,23 +5,10 @@ from __future__ import annotations
 import libcst as cst
 
 from placement_lint.flow.domain.path_condition import answered
-from placement_lint.flow.domain.values import (
-    Class,
-    Kind,
-    Object,
-    Role,
-    Symbol,
-    Tensor,
-    Value,
-)
-from placement_lint.flow.events.schema import (
-    GradFlagAssigned,
-)
+from placement_lint.flow.domain.values import Class, Kind, Object, Role, Symbol, Tensor, Value
+from placement_lint.flow.events.schema import GradFlagAssigned
 from placement_lint.flow.interpreter import builtins
-from placement_lint.flow.models import (
-    gradients,
-    modules,
-)
+from placement_lint.flow.models import gradients, modules
 from placement_lint.flow.state.classes import find, resolution_order
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes

@@ -32,16 +32,7 @@ from placement_lint.flow.domain.values import (
     describe,
 )
 from placement_lint.flow.interpreter import calls
-from placement_lint.flow.models import (
-    graphs,
-    loaders,
-    modules,
-    operations,
-    schedulers,
-    shapes,
-    state_dicts,
-    state_keys,
-)
+from placement_lint.flow.models import graphs, loaders, modules, operations, schedulers, shapes, state_dicts, state_keys
 from placement_lint.flow.models.loaders import COLLATE, ROWS, TENSORS
 from placement_lint.flow.state.classes import find, foreign_bases
 from placement_lint.flow.state.containers import content

@@ -125,6 +125,7 @@ from placement_lint.flow.models import (
     torchvision,
     trainable,
     transformers,
+    unregistered,
     visible_devices,
     wrappers,
 )
@@ -494,7 +495,10 @@ def _register(machine: Machine, module: Object | Symbol, name: str, arguments: A
             optimizers.replaced(machine, module, part, None, value, node)
         modules.tended(machine, module, part)
         machine.write(module.id, part, stored)
-        if name == "register_parameter" and (layer := modules.registered_by_parts(machine, module, value)) is not None:
+        if (
+            name == "register_parameter"
+            and (layer := unregistered.registered_by_parts(machine, module, value)) is not None
+        ):
             machine.write(module.id, f"part {machine.new_id()}", layer)
     return NONE
 

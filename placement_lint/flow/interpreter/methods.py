@@ -31,7 +31,7 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.interpreter import attributes, calls, cuda_guards, expressions, library, settings, subscripts
+from placement_lint.flow.interpreter import calls, cuda_guards, expressions, library, settings, subscripts
 from placement_lint.flow.models import (
     checkpoints,
     frameworks,
@@ -41,6 +41,7 @@ from placement_lint.flow.models import (
     schedulers,
     state_dicts,
     state_keys,
+    unregistered,
     visible_devices,
 )
 from placement_lint.flow.state import extent, options
@@ -195,7 +196,7 @@ def _list_method(machine: Machine, target: Object, name: str, arguments: Argumen
         machine.write(target.id, ITEMS, extent.joined(Sequence(room, exact), Sequence(added)))
         if target.id in machine.notes[ModuleNotes].holders:
             for value in added:
-                attributes.hold(machine, value, machine.notes[ModuleNotes].holders[target.id])
+                unregistered.hold(machine, value, machine.notes[ModuleNotes].holders[target.id])
     return NONE if name != "copy" else machine.new_list(known, node)
 
 

@@ -20,15 +20,8 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.interpreter import (
-    attributes,
-    subscripts,
-)
-from placement_lint.flow.models import (
-    attribute_dicts,
-    modules,
-    optimizers,
-)
+from placement_lint.flow.interpreter import attributes, subscripts
+from placement_lint.flow.models import attribute_dicts, modules, optimizers
 from placement_lint.flow.state import options
 from placement_lint.flow.state.containers import entries
 from placement_lint.flow.state.machine import Machine

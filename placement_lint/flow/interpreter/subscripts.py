@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from placement_lint.flow.api.torch_names import (
-    CONTAINERS,
-    ITEM_TYPES,
-)
+from placement_lint.flow.api.torch_names import CONTAINERS, ITEM_TYPES
 from placement_lint.flow.domain import folding
 from placement_lint.flow.domain.aliasing import inside, within
 from placement_lint.flow.domain.arguments import Arguments
@@ -34,15 +31,8 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.events.schema import (
-    WrapperAttributeRead,
-)
-from placement_lint.flow.interpreter import (
-    attributes,
-    calls,
-    iteration,
-    settings,
-)
+from placement_lint.flow.events.schema import WrapperAttributeRead
+from placement_lint.flow.interpreter import attributes, calls, iteration, settings
 from placement_lint.flow.models import (
     checkpoints,
     environment,
@@ -53,6 +43,7 @@ from placement_lint.flow.models import (
     state_dicts,
     state_keys,
     tensors,
+    unregistered,
 )
 from placement_lint.flow.state import imports, options
 from placement_lint.flow.state.classes import find
@@ -276,7 +267,7 @@ def _write_item(
         machine.signals.program.items_replaced(machine, items)
         machine.write(owner.id, ITEMS, _with_item(machine, items, key, value))
     if owner.id in machine.notes[ModuleNotes].holders:
-        attributes.hold(machine, value, machine.notes[ModuleNotes].holders[owner.id])
+        unregistered.hold(machine, value, machine.notes[ModuleNotes].holders[owner.id])
     christen(machine, value, text)
     return NONE
 

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from placement_lint.flow.api.torch_names import (
-    FACTORIES_OF_DATA,
-    HOST_FACTORIES,
-    NUMBER_TYPES,
-    Shape,
-)
+from placement_lint.flow.api.torch_names import FACTORIES_OF_DATA, HOST_FACTORIES, NUMBER_TYPES, Shape
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
@@ -29,13 +24,7 @@ from placement_lint.flow.domain.values import (
     alternatives,
     describe,
 )
-from placement_lint.flow.models import (
-    device_choice,
-    gradient_paths,
-    modules,
-    operations,
-    shapes,
-)
+from placement_lint.flow.models import device_choice, gradient_paths, modules, operations, shapes
 from placement_lint.flow.models.arrivals import arrive
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.devices import as_place, default_place, place_of_default_type

@@ -7,11 +7,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from placement_lint.flow.api.torch_names import (
-    REJECT_NUMBERS,
-    SEVERING,
-    VIEWS,
-)
+from placement_lint.flow.api.torch_names import REJECT_NUMBERS, SEVERING, VIEWS
 from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU, answered, machines
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
@@ -35,10 +31,7 @@ from placement_lint.flow.domain.values import (
     compare,
 )
 from placement_lint.flow.events.mismatch_cause import Cause, cause_of
-from placement_lint.flow.events.schema import (
-    DevicesMixed,
-    Operand,
-)
+from placement_lint.flow.events.schema import DevicesMixed, Operand
 from placement_lint.flow.models import (
     async_copy,
     device_choice,
@@ -46,6 +39,7 @@ from placement_lint.flow.models import (
     gradients,
     modules,
     shapes,
+    unregistered,
 )
 from placement_lint.flow.models.arrivals import meet
 from placement_lint.flow.state.allocations import Allocations
@@ -87,7 +81,7 @@ def operate(
     if not tensors:
         return None
     for operand in tensors:
-        modules.report_unregistered(machine, operand.tensor.uid, node)
+        unregistered.used(machine, operand.tensor.uid, node)
         machine.signals.tensors.used(machine, operand.tensor, node)
     home = tensors[0]
     for operand in tensors:

@@ -69,6 +69,7 @@ from placement_lint.flow.models import (
     replica_losses,
     shapes,
     trainable,
+    unregistered,
     visible_devices,
 )
 from placement_lint.flow.models.arrivals import arrive
@@ -88,7 +89,7 @@ def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> 
     """``t[key]``: a CPU index may index a CUDA tensor, a CUDA index must not index a CPU tensor."""
     if tensor.replica.chunk is not None:
         hooks.used(machine, tensor.replica.chunk, node.value, node)
-    modules.report_unregistered(machine, tensor.uid, node)
+    unregistered.used(machine, tensor.uid, node)
     if tensor.role is Role.BATCH:
         if isinstance(key, Const) and isinstance(key.value, str):
             return replace(tensor, uid=0)
@@ -249,7 +250,7 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
             lambda *given: call_method(machine, tensor, name, replace(arguments, positional=given), node),
             *arguments.positional,
         )
-    modules.report_unregistered(machine, tensor.uid, node)
+    unregistered.used(machine, tensor.uid, node)
     receiver = node.func.value if isinstance(node.func, cst.Attribute) else node
     if name not in _READS_NOTHING:
         async_copy.read(machine, tensor, receiver, node)

@@ -27,7 +27,7 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import AliasUsed
-from placement_lint.flow.models import modules
+from placement_lint.flow.models import modules, unregistered
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Replica
 from placement_lint.flow.state.notes import Notes, noted
@@ -102,7 +102,7 @@ def _report(machine: Machine, alias: Alias, content: str, node: cst.CSTNode) -> 
     if not machine.now[Replica].notes:
         return
     holder = Holder(alias.owner, alias.name, alias.node, alias.how, content, registrable=True)
-    container = modules.registering(machine, holder) if alias.how in ("list", "tuple", "dict") else ""
+    container = unregistered.registering(machine, holder) if alias.how in ("list", "tuple", "dict") else ""
     used = Note(node, "the original's weights are used here, in a replica")
     cls = alias.owner.cls.name
     machine.emit(
