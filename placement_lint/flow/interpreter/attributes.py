@@ -8,7 +8,6 @@ import libcst as cst
 
 from placement_lint.flow.api.torch_names import (
     CONTAINER_METHODS,
-    CONTAINERS,
     GRAD_FLAGS,
     METHODS_OF_TENSORS,
     MODEL_OUTPUTS,
@@ -50,7 +49,7 @@ from placement_lint.flow.domain.values import (
     is_compiled,
 )
 from placement_lint.flow.events.schema import AttributeRebound, BareModuleRead
-from placement_lint.flow.interpreter import calls, cuda_guards, grad_flags, library, methods, subscripts
+from placement_lint.flow.interpreter import calls, cuda_guards, grad_flags, library, subscripts
 from placement_lint.flow.models import (
     attribute_dicts,
     averaged,
@@ -78,9 +77,9 @@ from placement_lint.flow.models.gradients import Gradients
 from placement_lint.flow.observers import replica_escape, replicas
 from placement_lint.flow.state import devices, imports, options
 from placement_lint.flow.state.accesses import Accesses
-from placement_lint.flow.state.classes import SETTER, class_id, find, foreign_bases, module_base
+from placement_lint.flow.state.classes import SETTER, class_id, find, foreign_bases
 from placement_lint.flow.state.devices import Context
-from placement_lint.flow.state.heap import ITEMS, MAPPING, Slot
+from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Around, Calls, Replica
@@ -590,37 +589,6 @@ def _fill(machine: Machine, tensor: Tensor, data: Value, node: cst.CSTNode, text
     owner = value_of(machine, held.value) if isinstance(held, cst.Attribute) else None
     if isinstance(held, cst.Attribute) and isinstance(owner, Object) and value_of(machine, held) == tensor:
         machine.write(owner.id, held.attr.value, moved)
-
-
-# --- super -------------------------------------------------------------------------------------------------
-
-
-def call_super(machine: Machine, target: Super, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``super().name(...)``: the next definition in this program; a library's is assumed to have no effect."""
-    receiver = target.receiver
-    cls = receiver.cls if isinstance(receiver, Object) else receiver
-    if isinstance(cls, Class):
-        method = find(machine, cls, name, beyond=target.owner)
-        if isinstance(method, Function):
-            decorators = {"staticmethod": None, "classmethod": cls}
-            first = next((decorators[each] for each in method.decorators if each in decorators), receiver)
-            return calls.call_function(machine, method, arguments, node, first)
-    if isinstance(receiver, Object) and isinstance(cls, Class):
-        if name == "__init__":
-            calls.library_constructor(machine, receiver, cls, arguments, node)
-            machine.write(receiver.id, modules.INITIALISED, TRUE)
-            if averaged.is_averaged(receiver):
-                averaged.fill(machine, receiver, arguments, node)
-            if any(module_base(base) in CONTAINERS for base in foreign_bases(cls)):
-                machine.write(receiver.id, ITEMS, methods.items_of_container(machine, arguments))
-            return NONE
-        if modules.is_module(machine, receiver):
-            if name == "forward":
-                return calls.library_forward(machine, receiver, arguments, node)
-            if name == "__call__":
-                return calls.forward(machine, receiver, arguments, node)
-            return library.call_module_method(machine, receiver, name, arguments, node)
-    return machine.fresh(f"super().{name}()")
 
 
 # --- items -------------------------------------------------------------------------------------------------

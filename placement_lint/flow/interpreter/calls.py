@@ -12,17 +12,8 @@ import libcst as cst
 
 from placement_lint.flow.api.torch_names import (
     CONTAINERS,
-    DIMENSIONS_OF_OUTPUTS,
-    ELEMENTWISE_LAYERS,
-    IGNORE_CAUSAL_MASKS,
-    LAST_DIMENSION_LAYERS,
-    LOSS_MODULES,
-    LOWERED_LAYERS,
     METHODS_OF_TENSORS,
-    PARAMETRIC_LAYERS,
     PROXY_TESTS,
-    RECURRENT_LAYERS,
-    SEQUENCE_LAYERS,
     STEPS_OF_WRAPPERS,
     TENSOR_ATTRIBUTES,
     WAITING_METHODS,
@@ -31,15 +22,13 @@ from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import ALWAYS, NEVER, Condition
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
-    CPU,
     FALSE,
     NONE,
-    OWN,
+    TRUE,
     Bound,
     Choice,
     Class,
     Const,
-    Device,
     External,
     Fact,
     Function,
@@ -57,12 +46,12 @@ from placement_lint.flow.domain.values import (
     alternatives,
     is_compiled,
 )
-from placement_lint.flow.events.schema import Operand
 from placement_lint.flow.interpreter import (
     attributes,
     builtins,
     cuda_guards,
     expressions,
+    forward,
     inline_policy,
     late_instances,
     library,
@@ -75,44 +64,31 @@ from placement_lint.flow.interpreter import (
 from placement_lint.flow.models import (
     async_copy,
     attribute_dicts,
-    autocast,
     averaged,
     checkpoints,
-    ddp,
-    diffusers,
     hooks,
-    lengths,
     loaders,
     module_hooks,
     modules,
     non_movable,
-    operations,
     optimizers,
     ranks,
     registries,
-    scatter,
     schedulers,
-    shapes,
     state_dicts,
     tensors,
     torchvision,
-    unregistered,
     wrappers,
 )
 from placement_lint.flow.models.autocast import Autocast
 from placement_lint.flow.models.gradients import NoGrad
-from placement_lint.flow.models.hooks import Hooks
-from placement_lint.flow.models.modules import REDUCTION
-from placement_lint.flow.models.operands import Positioned, with_operands
-from placement_lint.flow.observers import alloc_in_forward, stale_forward_state, uncovered_parameters
 from placement_lint.flow.state import extent, imports, options
-from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.budget import KEPT_BY_BUILDING, KEPT_BY_CALL
-from placement_lint.flow.state.classes import find, foreign_bases, wrapper_base
-from placement_lint.flow.state.heap import MAPPING, Cell, Slot
+from placement_lint.flow.state.classes import find, foreign_bases, module_base, wrapper_base
+from placement_lint.flow.state.heap import ITEMS, MAPPING, Cell, Slot
 from placement_lint.flow.state.machine import MAX_CALL_DEPTH, Frame, Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
-from placement_lint.flow.state.moment import Around, Calls, Replica
+from placement_lint.flow.state.moment import Around, Calls
 from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.flow.state.program import Program
 from placement_lint.source.querying import dotted, last_name, words_in
@@ -531,8 +507,8 @@ def _call_bound(machine: Machine, bound: Bound, arguments: Arguments, node: cst.
     if bound.function is not None and isinstance(receiver, Object) and registries.is_asked(machine, receiver, name):
         return _ask_registry(machine, receiver, bound.function, arguments, node)
     if bound.function is not None:
-        if isinstance(receiver, Object) and _enters(machine, receiver):
-            arguments = _entering_method(machine, arguments, node)
+        if isinstance(receiver, Object) and forward.enters(machine, receiver):
+            arguments = forward.entering(machine, arguments, node)
             run = partial(call_function, machine, bound.function, arguments, node, receiver)
             return memo.once(machine, receiver, bound.function, arguments, node, run)
         return call_function(machine, bound.function, arguments, node, receiver)
@@ -549,7 +525,7 @@ def _call_bound(machine: Machine, bound: Bound, arguments: Arguments, node: cst.
     if isinstance(receiver, Bound):
         schedulers.groups_changed(machine, receiver, arguments.values())
     if isinstance(receiver, Super):
-        return attributes.call_super(machine, receiver, name, arguments, node)
+        return _call_super(machine, receiver, name, arguments, node)
     if isinstance(receiver, (Object, Symbol)) and modules.is_module(machine, receiver):
         return library.call_module_method(machine, receiver, name, arguments, node)
     if isinstance(receiver, Object) and receiver.kind is Kind.OPTIMIZER:
@@ -570,6 +546,34 @@ def _ask_registry(
     machine.store.roll_back()
     machine.path, machine.reach, machine.tested, machine.dead = path, reach, tested, False
     return foreign(machine, arguments, node)
+
+
+def _call_super(machine: Machine, target: Super, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``super().name(...)``: the next definition in this program; a library's is assumed to have no effect."""
+    receiver = target.receiver
+    cls = receiver.cls if isinstance(receiver, Object) else receiver
+    if isinstance(cls, Class):
+        method = find(machine, cls, name, beyond=target.owner)
+        if isinstance(method, Function):
+            decorators = {"staticmethod": None, "classmethod": cls}
+            first = next((decorators[each] for each in method.decorators if each in decorators), receiver)
+            return call_function(machine, method, arguments, node, first)
+    if isinstance(receiver, Object) and isinstance(cls, Class):
+        if name == "__init__":
+            library_constructor(machine, receiver, cls, arguments, node)
+            machine.write(receiver.id, modules.INITIALISED, TRUE)
+            if averaged.is_averaged(receiver):
+                averaged.fill(machine, receiver, arguments, node)
+            if any(module_base(base) in CONTAINERS for base in foreign_bases(cls)):
+                machine.write(receiver.id, ITEMS, methods.items_of_container(machine, arguments))
+            return NONE
+        if modules.is_module(machine, receiver):
+            if name == "forward":
+                return forward.of_library(machine, receiver, arguments, node)
+            if name == "__call__":
+                return forward.call(machine, receiver, arguments, node)
+            return library.call_module_method(machine, receiver, name, arguments, node)
+    return machine.fresh(f"super().{name}()")
 
 
 def call_object(machine: Machine, target: Object, arguments: Arguments, node: cst.Call) -> Value:
@@ -593,7 +597,7 @@ def _call_object(machine: Machine, target: Object, arguments: Arguments, node: c
         if method is not None:
             return call(machine, attributes.bound(machine, target, method, node), arguments, node)
     if modules.is_module(machine, target):
-        return forward(machine, target, arguments, node)
+        return forward.call(machine, target, arguments, node)
     if isinstance(target.cls, External) and "__call__" in library.methods_of(target.cls):
         return library.call_method(machine, target, "__call__", arguments, node)
     return machine.fresh()
@@ -619,7 +623,7 @@ def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: 
     if isinstance(callee.parent, Symbol) and isinstance(node.func, cst.Attribute):
         members.call_method(machine, callee.parent, node.func, arguments, node)
     if modules.is_module(machine, callee):
-        return forward(machine, callee, arguments, node)
+        return forward.call(machine, callee, arguments, node)
     if torchvision.is_keeper(callee) and len(arguments.positional) == 1:
         return torchvision.kept(machine, arguments.positional[0], node)
     result = foreign(machine, arguments, node)
@@ -655,314 +659,3 @@ def _asks_for_proxy(arguments: Arguments, node: cst.CSTNode) -> bool:
         isinstance(option, Tensor) for _, option in alternatives(given)
     )
     return of_tensor and isinstance(node, cst.Call) and last_name(node.func) in PROXY_TESTS
-
-
-# --- forward -------------------------------------------------------------------------------------------------
-
-
-def forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
-    """Call a module as ``nn.Module.__call__`` does: run the hooks and its forward."""
-    return module_hooks.around(
-        machine, module, arguments, node, lambda given: _unhooked_forward(machine, module, given, node)
-    )
-
-
-def _unhooked_forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
-    """The call without hooks; a call of the bare module may bypass a wrapper around it."""
-    if isinstance(module, Object) and module.kind is Kind.WRAPPER:
-        return wrappers.call(machine, module, arguments, node, partial(_call_inner, machine, node))
-    machine.signals.modules.called(machine, module, node)
-    if machine.notes[Hooks].hooked and not machine.now[Calls].in_forward and not machine.now[Replica].notes:
-        hooks.called_bare(machine, module)
-    result = _forward(machine, module, arguments, node)
-    if isinstance(module, Object):
-        result = uncovered_parameters.called(machine, module, arguments.values(), result)
-    return ddp.came_round(machine, module, arguments, result, node)
-
-
-def _call_inner(machine: Machine, node: cst.Call, inner: Object | Symbol, arguments: Arguments) -> Value:
-    """A wrapper calls its inner module."""
-    if isinstance(inner, Object):
-        return call_object(machine, inner, arguments, node)
-    return forward(machine, inner, arguments, node)
-
-
-def _forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
-    if not isinstance(module, Object):
-        members.look(machine, module, node, lambda member: forward(machine, member, arguments, node))
-        return library_forward(machine, module, arguments, node)
-    own = machine.read(module.id, "forward")
-    if own is not None:
-        # The program has assigned another forward to this instance.
-        return call(machine, own, arguments, node)
-    return forward_of_class(machine, module, arguments, node)
-
-
-def forward_of_class(machine: Machine, module: Object, arguments: Arguments, node: cst.Call) -> Value:
-    """The forward that a module's class defines or inherits."""
-    method = find(machine, module.cls, "forward") if isinstance(module.cls, Class) else None
-    if isinstance(method, Function):
-        return _user_forward(machine, module, method, arguments, node)
-    if method is not None:
-        return call(machine, attributes.bound(machine, module, method, node), arguments, node)
-    return library_forward(machine, module, arguments, node)
-
-
-def base_call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``nn.Module.__call__(net, x)``"""
-    module, *given = arguments.positional or (machine.fresh(),)
-
-    def one(option: Value) -> Value:
-        if not isinstance(option, (Object, Symbol)) or not modules.is_module(machine, option):
-            return foreign(machine, arguments, node)
-        return forward(machine, option, replace(arguments, positional=tuple(given)), node)
-
-    return machine.lift(one, module)
-
-
-def library_forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
-    """The forward of a library class, or one that the module's class inherits from it."""
-    _check_registered(machine, module, node)
-    if diffusers.is_pipeline(module):
-        return machine.fresh(node)
-    if isinstance(module, Object) and averaged.is_averaged(module):
-        return call(machine, averaged.model_of(machine, module), arguments, node)
-    library_class = _library_class(module)
-    if library_class == "torch.nn.Sequential" and isinstance(module, Object):
-        return _sequential_forward(machine, module, arguments, node)
-
-    def apply(operands: Positioned) -> Value:
-        inputs = [operand for _, operand in operands]
-        if library_class and isinstance(module, Object):
-            return _layer_forward(machine, module, library_class, inputs, node)
-        return _opaque_forward(machine, module, inputs, node)
-
-    return with_operands(machine, arguments, node, apply)
-
-
-def _check_registered(machine: Machine, module: Object | Symbol, node: cst.Call) -> None:
-    if module.id in machine.notes[ModuleNotes].unregistered and modules.has_parameters(machine, module) is True:
-        unregistered.used(machine, module.id, node, module if isinstance(module, Object) else None)
-
-
-def _library_class(module: Object | Symbol) -> str:
-    """The layer of torch.nn whose forward a module runs; empty if there is none."""
-    if isinstance(module, Symbol):
-        return ""
-    if isinstance(module.cls, External):
-        return module.cls.name if module.cls.name.startswith("torch.nn.") else ""
-    bases = [base.name for base in foreign_bases(module.cls) if isinstance(base, External)]
-    return next((name for name in bases if name in _KNOWN_FORWARDS), "")
-
-
-# Layers of torch.nn whose forward a class of the program may inherit.
-_KNOWN_FORWARDS = CONTAINERS | PARAMETRIC_LAYERS | LOSS_MODULES
-
-
-def _user_forward(machine: Machine, module: Object, method: Function, arguments: Arguments, node: cst.Call) -> Value:
-    noted = machine.notes[Accesses]
-    running = machine.now[Calls]
-    place = modules.place_of(machine, module)
-    outermost = not running.in_forward
-    lengths.enter(machine, method, arguments)
-    if running.standalone and place == OWN and not outermost and not _brings_along(arguments):
-        _check_registered(machine, module, node)
-        return Tensor(OWN, None, Role.BATCH, assumed=True)
-    taken = (*takes_tensors(machine, method)[1:], *[True] * len(arguments.positional))
-    parameters = (*method.parameters[1:], *[None] * len(arguments.positional))
-    entering = Arguments(
-        tuple(
-            _entering(machine, value, place if tensor else NONE, node, outermost, parameter)
-            for tensor, parameter, value in zip(taken, parameters, arguments.positional, strict=False)
-        ),
-        {name: _entering(machine, value, NONE, node, outermost) for name, value in arguments.keywords.items()},
-        arguments.spread,
-    )
-    _check_registered(machine, module, node)
-    running.in_forward.append(module)
-    written, noted.written = (
-        noted.written,
-        noted.written if not outermost else set(),
-    )
-    try:
-
-        def run() -> Value:
-            return call_function(machine, method, entering, node, module)
-
-        if outermost:
-            outer = partial(alloc_in_forward.run_forward, machine, partial(stale_forward_state.keeping, machine, run))
-            result = memo.once(machine, module, method, entering, node, outer)
-        else:
-            result = run()
-    finally:
-        running.in_forward.pop()
-        noted.written = written
-    if machine.dead:
-        machine.dead = False
-        return machine.fresh()
-    return result
-
-
-def _brings_along(arguments: Arguments) -> bool:
-    """Whether an argument is a CPU tensor that the caller holds in an attribute."""
-    options = (option for value in arguments.values() for _, option in alternatives(value))
-    return any(isinstance(option, Tensor) and option.place == CPU and option.holder is not None for option in options)
-
-
-def _entering(
-    machine: Machine,
-    value: Value,
-    place: Value,
-    node: cst.Call,
-    outermost: bool,
-    parameter: cst.Param | None = None,
-) -> Value:
-    def enter(option: Value) -> Value:
-        if isinstance(option, Tensor):
-            return replace(option, entered=option.entered or node) if outermost else option
-        if isinstance(option, Symbol) and isinstance(place, Device):
-            return Tensor(place, None, Role.INPUT, entered=parameter, assumed=True)
-        return option
-
-    return machine.lift(enter, value)
-
-
-def _enters(machine: Machine, receiver: Object) -> bool:
-    """Whether code outside of all modules calls a method of a module."""
-    inside = machine.now[Calls].in_forward or modules.is_module(machine, machine.frame.receiver or NONE)
-    return receiver.kind is Kind.MODULE and not inside
-
-
-def _entering_method(machine: Machine, arguments: Arguments, node: cst.Call) -> Arguments:
-    return Arguments(
-        tuple(_entering(machine, value, NONE, node, True) for value in arguments.positional),
-        {name: _entering(machine, value, NONE, node, True) for name, value in arguments.keywords.items()},
-        arguments.spread,
-    )
-
-
-def _layer_forward(machine: Machine, module: Object, name: str, inputs: list[Operand], node: cst.Call) -> Value:
-    if name in LOSS_MODULES:
-        return _loss_forward(machine, module, inputs, node)
-    if name not in PARAMETRIC_LAYERS and inputs:
-        return _without_parameters(name, inputs[0].tensor)
-    if modules.has_parameters(machine, module) is False:
-        # The result is on the device of the input, which is unknown.
-        return machine.fresh(node)
-    if name not in PARAMETRIC_LAYERS:
-        return _opaque_forward(machine, module, inputs, node)
-    if name in IGNORE_CAUSAL_MASKS:
-        inputs = inputs[:1]
-    place = modules.place_of(machine, module)
-    # No layer accepts a 0-dim input, so an input on the wrong device always raises.
-    shaped = [replace(given, tensor=replace(given.tensor, scalar=bool(given.tensor.scalar))) for given in inputs]
-    result = machine.lift(lambda where: _apply_layer(machine, module, where, node.func, shaped, node), place)
-    if machine.now[Replica].notes and name in LOWERED_LAYERS:
-        autocast.computed(machine, node)
-    if machine.now[Replica].notes and name in SEQUENCE_LAYERS:
-        result = machine.lift(lambda option: scatter.after_layer(machine, module, name, inputs, option, node), result)
-    if name in LAST_DIMENSION_LAYERS and inputs and inputs[0].tensor.replica.padded is not None:
-        longest = inputs[0].tensor.replica.padded
-        result = machine.lift(
-            lambda one: replace(one, replica=replace(one.replica, padded=longest)) if isinstance(one, Tensor) else one,
-            result,
-        )
-    if name not in RECURRENT_LAYERS:
-        return result
-    state = machine.lift(_state, result)
-    return Sequence((result, Sequence((state, state)) if name == "torch.nn.LSTM" else state))
-
-
-def _state(result: Value) -> Value:
-    """``h_n`` of a recurrent layer has the batch in its second dimension, even with ``batch_first=True``."""
-    known = isinstance(result, Tensor) and result.replica.split is not None
-    return shapes.split_along(result, 1) if isinstance(result, Tensor) and known else result
-
-
-def _without_parameters(name: str, tensor: Tensor) -> Tensor:
-    """The result of an activation, dropout or pooling; only flattening may remove the batch dimension."""
-    merged = name == "torch.nn.Flatten" and tensor.replica.split != 0
-    resized = name not in ELEMENTWISE_LAYERS and tensor.replica.padded is not None
-    tensor = replace(tensor, replica=replace(tensor.replica, padded=None)) if resized else tensor
-    return shapes.split_along(tensor, None) if merged else tensor
-
-
-def _apply_layer(
-    machine: Machine,
-    module: Object,
-    place: Value,
-    label: cst.BaseExpression,
-    inputs: list[Operand],
-    node: cst.Call,
-) -> Value:
-    if not isinstance(place, (Device, Symbol)):
-        return machine.fresh()
-    weights = modules.weights(machine, module, place, label)
-    result = operations.operate(machine, label, [weights, *inputs], node, scalar=False)
-    if result is not None:
-        result = shapes.with_at_least(result, _dimensions_of_output(module, inputs))
-    return replace(result, role=Role.PLAIN) if result is not None else machine.fresh()
-
-
-def _dimensions_of_output(module: Object, inputs: list[Operand]) -> int:
-    name = module.cls.name if isinstance(module.cls, External) else ""
-    if name == "torch.nn.Linear":
-        return shapes.least(inputs[0].tensor) if inputs else 1
-    return DIMENSIONS_OF_OUTPUTS.get(name, 1)
-
-
-def _sequential_forward(machine: Machine, module: Object, arguments: Arguments, node: cst.Call) -> Value:
-    items = modules.items_of(machine, module)
-    if not isinstance(items, Sequence) or not items.items:
-        return with_operands(
-            machine,
-            arguments,
-            node,
-            lambda given: _opaque_forward(machine, module, [operand for _, operand in given], node),
-        )
-    value = arguments.get(0) or machine.fresh()
-    for item in items.items:
-        value = call(machine, item, Arguments((value,)), node)
-    return value
-
-
-def _loss_forward(machine: Machine, module: Object, inputs: list[Operand], node: cst.Call) -> Value:
-    weight = modules.own_tensor(machine, module, "weight")
-    operands = inputs[:3]
-    # The arguments that a class of the program passes to its base class are not analysed.
-    reduction = machine.fresh() if isinstance(module.cls, Class) else machine.read(module.id, REDUCTION)
-    if isinstance(weight, Tensor):
-        operands = [*operands, Operand("the criterion's weight", weight)]
-    result = operations.operate(machine, node.func, operands, node)
-    return reduced_loss(machine, result, reduction) if result else machine.fresh()
-
-
-def reduced_loss(machine: Machine, loss: Tensor, reduction: Value | None) -> Value:
-    """A loss with its ``reduction`` argument applied: by default the mean over the batch."""
-    names: dict[Value | None, str] = {
-        None: "mean",
-        Const("mean"): "mean",
-        Const("batchmean"): "mean",
-        Const("sum"): "sum",
-    }
-    how = names.get(reduction)
-    result = replace(loss, loss=replace(loss.loss, reduction=how), role=Role.PLAIN)
-    if how is not None:
-        return replace(shapes.split_along(result, None), scalar=True)
-    return replace(result, scalar=False if reduction == Const("none") else None)
-
-
-def _opaque_forward(machine: Machine, module: Object | Symbol, inputs: list[Operand], node: cst.Call) -> Value:
-    """A module whose forward is not analysed: its output is on the module's device, with unknown structure."""
-    place = modules.place_of(machine, module)
-    label = node.func
-
-    def output(where: Value) -> Value:
-        if not isinstance(where, (Device, Symbol)):
-            return machine.fresh()
-        weights = modules.weights(machine, module, where, label)
-        if inputs and modules.takes_inputs_as_they_are(module):
-            operations.operate(machine, label, [weights, *inputs], node)
-        return replace(weights.tensor, role=Role.BATCH, scattered=any(given.tensor.scattered for given in inputs))
-
-    return machine.lift(output, place)

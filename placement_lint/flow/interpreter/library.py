@@ -79,7 +79,7 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import ParametersRead
-from placement_lint.flow.interpreter import builtins, methods
+from placement_lint.flow.interpreter import builtins, forward, methods
 from placement_lint.flow.interpreter import calls as calling
 from placement_lint.flow.models import (
     async_copy,
@@ -435,9 +435,9 @@ def call_module_method(
         return _register(machine, module, name, arguments, node)
     elif name == "forward" and isinstance(module, Object):
         wraps = module.kind is Kind.WRAPPER
-        return (calling.call_object if wraps else calling.forward_of_class)(machine, module, arguments, node)
+        return (calling.call_object if wraps else forward.of_class)(machine, module, arguments, node)
     elif name == "forward":
-        return calling.library_forward(machine, module, arguments, node)
+        return forward.of_library(machine, module, arguments, node)
     elif name in ("append", "extend", "insert", "update") and isinstance(module, Object):
         methods.extend_container(machine, module, name, arguments)
         return module
@@ -547,7 +547,7 @@ def _functional(machine: Machine, name: str, arguments: Arguments, operands: Pos
         reduction = arguments.keyword("reduction")
         if arguments.keyword("size_average") == Const(False):
             reduction = Const("sum")
-        return calling.reduced_loss(machine, result, reduction) if result else machine.fresh()
+        return forward.reduced_loss(machine, result, reduction) if result else machine.fresh()
     if short in FUNCTIONAL_SAME_DEVICE:
         taken = operations.with_dimensions(short, [operand for _, operand in operands])
         result = operations.operate(machine, f"`{short}`", taken, node, scalar=False)
@@ -939,7 +939,7 @@ def _handlers() -> dict[str, Handler]:
         "functools.wraps": _wraps,
         "functools.update_wrapper": _identity,
         "types.MethodType": _method_of_object,
-        "torch.nn.Module.__call__": calling.base_call,
+        "torch.nn.Module.__call__": forward.base_call,
         "itertools.chain": _chain,
         "importlib.import_module": _import_module,
         "itertools.chain.from_iterable": _chain_of,
