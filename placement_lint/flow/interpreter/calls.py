@@ -58,6 +58,7 @@ from placement_lint.flow.interpreter import (
     members,
     memo,
     methods,
+    module_methods,
     settings,
     statements,
 )
@@ -527,7 +528,7 @@ def _call_bound(machine: Machine, bound: Bound, arguments: Arguments, node: cst.
     if isinstance(receiver, Super):
         return _call_super(machine, receiver, name, arguments, node)
     if isinstance(receiver, (Object, Symbol)) and modules.is_module(machine, receiver):
-        return library.call_module_method(machine, receiver, name, arguments, node)
+        return module_methods.call(machine, receiver, name, arguments, node)
     if isinstance(receiver, Object) and receiver.kind is Kind.OPTIMIZER:
         return optimizers.call_method(machine, receiver, name, arguments, node)
     return methods.call_method(machine, receiver, name, arguments, node)
@@ -572,7 +573,7 @@ def _call_super(machine: Machine, target: Super, name: str, arguments: Arguments
                 return forward.of_library(machine, receiver, arguments, node)
             if name == "__call__":
                 return forward.call(machine, receiver, arguments, node)
-            return library.call_module_method(machine, receiver, name, arguments, node)
+            return module_methods.call(machine, receiver, name, arguments, node)
     return machine.fresh(f"super().{name}()")
 
 

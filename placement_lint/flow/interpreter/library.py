@@ -8,7 +8,6 @@ from functools import cache, lru_cache
 
 import libcst as cst
 
-from placement_lint.flow.api.bounds import LONGEST
 from placement_lint.flow.api.torch_names import (
     ARRAY_MAKERS,
     ARRAYS_OF_DATA,
@@ -24,13 +23,9 @@ from placement_lint.flow.api.torch_names import (
     LIBRARY_LAYERS,
     LIKE_FACTORIES,
     LOSS_MODULES,
-    MODULE_CONVERSIONS,
     MODULE_FACTORIES,
-    MODULE_MOVES,
-    MODULE_SELF_METHODS,
     NOT_MODULE_FACTORIES,
     PARAMETER_CONTAINERS,
-    PARAMETER_READS,
     PLACING_FRAMEWORKS,
     PROCESS_STARTERS,
     REDUCTIONS,
@@ -59,7 +54,6 @@ from placement_lint.flow.domain.values import (
     Bound,
     Class,
     Const,
-    Device,
     External,
     Function,
     Imported,
@@ -67,7 +61,6 @@ from placement_lint.flow.domain.values import (
     Lost,
     Mapping,
     Object,
-    Parameters,
     Partial,
     Role,
     Sequence,
@@ -78,7 +71,6 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.events.schema import ParametersRead
 from placement_lint.flow.interpreter import builtins, forward, methods
 from placement_lint.flow.interpreter import calls as calling
 from placement_lint.flow.models import (
@@ -99,7 +91,6 @@ from placement_lint.flow.models import (
     frameworks,
     gradients,
     graphs,
-    hooks,
     hydra,
     ignite,
     lengths,
@@ -120,12 +111,10 @@ from placement_lint.flow.models import (
     schedulers,
     shapes,
     state_dicts,
-    state_keys,
     tensors,
     torchvision,
     trainable,
     transformers,
-    unregistered,
     visible_devices,
     wrappers,
 )
@@ -137,7 +126,6 @@ from placement_lint.flow.state import imports
 from placement_lint.flow.state.containers import FACTORY, content, depends
 from placement_lint.flow.state.heap import ITEMS, MAPPING
 from placement_lint.flow.state.machine import Machine
-from placement_lint.flow.state.moment import Replica
 from placement_lint.project.index import Import
 
 # The libraries' files with tables of the calls that they model.
@@ -321,11 +309,7 @@ def _criterion(machine: Machine, module: Object, name: str, arguments: Arguments
     for position, weight in enumerate(WEIGHTED_LOSSES.get(name, ())):
         given = arguments.keyword(weight) or (arguments.get(0) if position == 0 and weight == "weight" else None)
         if given is not None and given != NONE:
-            machine.write(module.id, "weight", machine.lift(_as_buffer, given))
-
-
-def _as_buffer(value: Value) -> Value:
-    return replace(value, role=Role.BUFFER, holder=None) if isinstance(value, Tensor) else value
+            machine.write(module.id, "weight", machine.lift(modules.as_buffer, given))
 
 
 @lru_cache(maxsize=8192)
@@ -357,7 +341,7 @@ def _parameter(machine: Machine, name: str, arguments: Arguments, node: cst.Call
 
 
 def _buffer(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    return machine.lift(_as_buffer, arguments.get(0, "data") or machine.fresh())
+    return machine.lift(modules.as_buffer, arguments.get(0, "data") or machine.fresh())
 
 
 def _deque(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -381,156 +365,6 @@ def _deepcopy(machine: Machine, name: str, arguments: Arguments, node: cst.Call)
         return value if isinstance(value, (Tensor, Const, StateDict)) else machine.fresh()
 
     return machine.lift(copy, original)
-
-
-def call_module_method(
-    machine: Machine, module: Object | Symbol, name: str, arguments: Arguments, node: cst.Call
-) -> Value:
-    """A method of nn.Module."""
-    if name in PARAMETER_READS and machine.now[Replica].notes and module.id in machine.now[Replica].modules:
-        machine.emit(ParametersRead(node, machine.scene, machine.text(node), name))
-    if name in ("parameters", "named_parameters", "load_state_dict", "requires_grad_"):
-        machine.signals.modules.weights_handled(machine, module.id)
-    if name in ("parameters", "named_parameters", "load_state_dict"):
-        machine.signals.modules.parameters_asked_for(machine, module)
-    if name == "requires_grad_":
-        parts = frozenset(modules.reachable(machine, module))
-        trainable.flagged(machine, parts, arguments.get(0, "requires_grad") or TRUE, node)
-    if name in MODULE_CONVERSIONS:
-        parameter_replacement.converted(machine, module, None, node)
-        ddp.converting(machine, module, name, node)
-    if name in MODULE_MOVES:
-        _move_module(machine, module, name, arguments, node)
-    elif name == "type":
-        dtype = arguments.get(0, "dst_type") or machine.fresh()
-        modules.move(machine, module, device_choice.type_chosen(machine, dtype, node, module), node)
-    elif name == "apply":
-        _apply(machine, module, arguments, node)
-    elif name == "add_adapter":
-        return parameter_replacement.adapted(machine, module, node)
-    elif name in averaged.METHODS:
-        return NONE
-    elif name in transformers.MODEL_METHODS:
-        return transformers.resized(machine, module, arguments, node)
-    elif name in ("parameters", "named_parameters"):
-        return Parameters(module, node, named=name == "named_parameters", uid=machine.new_id())
-    elif name in ("train", "eval"):
-        modules.set_mode(machine, module, name == "train", arguments)
-    elif name == "state_dict":
-        return machine.either(
-            [
-                (guard, StateDict(module, prefix, node, machine.path))
-                for guard, prefix in state_keys.prefixes(machine, module)
-            ]
-        )
-    elif name == "load_state_dict":
-        if arguments.get(2, "assign") == Const(True):
-            ddp.renewed(machine, module, "assigned", node)
-            parameter_replacement.assigned(machine, module, arguments.get(1, "strict"), node)
-            modules.take_over(machine, module, arguments.get(0, "state_dict") or NONE, node)
-        state_dicts.load_state(machine, module, arguments, node, machine.text(node.func))
-        machine.signals.modules.state_loaded(machine, module)
-        return machine.fresh()
-    elif name in ("register_buffer", "register_parameter", "add_module", "register_module"):
-        return _register(machine, module, name, arguments, node)
-    elif name == "forward" and isinstance(module, Object):
-        wraps = module.kind is Kind.WRAPPER
-        return (calling.call_object if wraps else forward.of_class)(machine, module, arguments, node)
-    elif name == "forward":
-        return forward.of_library(machine, module, arguments, node)
-    elif name in ("append", "extend", "insert", "update") and isinstance(module, Object):
-        methods.extend_container(machine, module, name, arguments)
-        return module
-    elif name in ("items", "keys", "values", "children", "named_children", "modules", "named_modules", "get"):
-        return _listed(machine, module, name, node)
-    if name in MODULE_SELF_METHODS:
-        return module
-    if name == "register_forward_hook":
-        hooks.register(machine, module, arguments, node)
-    if name in module_hooks.METHODS:
-        return module_hooks.register(machine, module.id, name, arguments, node)
-    return machine.fresh(node)
-
-
-def _move_module(machine: Machine, module: Object | Symbol, name: str, arguments: Arguments, node: cst.Call) -> None:
-    if name == "cpu":
-        modules.move(machine, module, CPU, node)
-        return
-    given = arguments.keyword("device") or arguments.get(0)
-    for dtype in arguments.values():
-        if isinstance(dtype, External):
-            ddp.converting(machine, module, dtype.name.rpartition(".")[2], node)
-    if name == "cuda" and (given is None or given == NONE):
-        device_choice.request(machine, node, node, module)
-        given = Device("cuda")
-    elif given is not None:
-        source = device_choice.argument(node, 0, "device")
-        given = device_choice.without_cpu(machine, given, source, node)
-        device_choice.request_literal(machine, given, source, node, node, module)
-        if name == "cuda" and isinstance(given, Symbol):
-            given = Device("cuda", given)
-        device_choice.used(machine, given, node)
-    if given is not None:
-        modules.move(machine, module, given, node)
-
-
-def move_unknown(machine: Machine, value: Symbol, name: str, arguments: Arguments, node: cst.Call) -> None:
-    """``unknown.to(d)``: if the value is a module, it moves; otherwise it stays unknown."""
-    _move_module(machine, value, name, arguments, node)
-
-
-def _register(machine: Machine, module: Object | Symbol, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``self.register_buffer("mean", t)``, also with a computed name."""
-    label, value = arguments.get(0, "name"), arguments.get(1, "tensor") or arguments.keyword("param")
-    value = value or arguments.keyword("module")
-    if isinstance(module, Object) and value is not None:
-        part = str(label.value) if isinstance(label, Const) else f"part {machine.new_id()}"
-        stored = value
-        if name == "register_buffer":
-            stored = machine.lift(_as_buffer, value)
-            machine.write(module.id, modules.BUFFER.of(part), TRUE)
-        machine.signals.program.value_kept(machine, value)
-        machine.signals.modules.child_registered(machine, value)
-        if name != "register_buffer":
-            optimizers.replaced(machine, module, part, None, value, node)
-        modules.tended(machine, module, part)
-        machine.write(module.id, part, stored)
-        if (
-            name == "register_parameter"
-            and (layer := unregistered.registered_by_parts(machine, module, value)) is not None
-        ):
-            machine.write(module.id, f"part {machine.new_id()}", layer)
-    return NONE
-
-
-def _apply(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> None:
-    """``module.apply(f)`` calls ``f`` for each part."""
-    function = arguments.get(0, "fn")
-    if isinstance(function, Function):
-        for part in _parts(machine, module):
-            calling.call(machine, function, Arguments((part,)), node)
-
-
-def _parts(machine: Machine, module: Object | Symbol) -> list[Object | Symbol]:
-    """A module and the modules registered below it, inner modules first, up to a limit."""
-    return list(modules.reachable(machine, module).values())[:LONGEST][::-1]
-
-
-def _listed(machine: Machine, module: Object | Symbol, name: str, node: cst.Call) -> Value:
-    """The iterable that ``children()``, ``modules()``, ``items()`` and similar methods of a module return."""
-    parts: list[Value] = []
-    if isinstance(module, Object):
-        parts = [child for _, child in modules.children(machine, module) if not isinstance(child, Tensor)]
-    if isinstance(module, Object) and name in ("modules", "named_modules"):
-        parts = list(_parts(machine, module))
-    own = isinstance(module, Object) and isinstance(module.cls, Class)
-    if not parts and name in ("children", "named_children") and not own:
-        part = machine.part(module.id, "a child", node, module)
-        modules.treat_as_module(machine, part, surely=True)
-        parts = [part]
-    if name in ("items", "named_children", "named_modules"):
-        parts = [Sequence((machine.fresh("name"), part)) for part in parts]
-    return Sequence(tuple(parts), exact=False) if parts and name != "keys" else machine.fresh()
 
 
 # --- functions of torch ---------------------------------------------------------------------------------------

@@ -31,7 +31,15 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.interpreter import calls, cuda_guards, expressions, library, settings, subscripts
+from placement_lint.flow.interpreter import (
+    calls,
+    cuda_guards,
+    expressions,
+    library,
+    module_methods,
+    settings,
+    subscripts,
+)
 from placement_lint.flow.models import (
     checkpoints,
     frameworks,
@@ -322,13 +330,13 @@ def _scaler_method(machine: Machine, name: str, arguments: Arguments, node: cst.
 
 def _method_of_unknown(machine: Machine, receiver: Symbol, name: str, arguments: Arguments, node: cst.Call) -> Value:
     if name in ("to", "cuda", "cpu"):
-        library.move_unknown(machine, receiver, name, arguments, node)
+        module_methods.move(machine, receiver, name, arguments, node)
         return receiver
     if name == "load_state_dict" and schedulers.is_scheduler(receiver):
         checkpoints.restored_to_scheduler(machine, arguments.get(0, "state_dict"))
         return NONE
     if name in ("parameters", "train", "eval", "state_dict", "load_state_dict"):
-        return library.call_module_method(machine, receiver, name, arguments, node)
+        return module_methods.call(machine, receiver, name, arguments, node)
     given = arguments.get(0)
     if name == "step" and isinstance(given, Object) and given.kind is Kind.OPTIMIZER:
         optimizers.step(machine, given, node)

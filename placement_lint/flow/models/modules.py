@@ -679,7 +679,7 @@ def stored(
     if not isinstance(value, Tensor):
         return value
     if value.role is not Role.PARAMETER and _is_buffer(machine, module, name):
-        return replace(value, role=Role.BUFFER, holder=None)
+        return as_buffer(value)
     if value.role is Role.PARAMETER or machine.now[Calls].in_forward:
         return value
     if value.role is Role.BUFFER and (machine.now[Calls].standalone or not _is_held_as_buffer(machine, module, value)):
@@ -694,6 +694,11 @@ def registers_otherwise(machine: Machine, holder: Holder | None) -> bool:
     value = machine.store.read(holder.owner.id, holder.name) if holder is not None else None
     options = alternatives(value) if value is not None else ()
     return any(isinstance(option, Tensor) and option.role in _REGISTERED for _, option in options)
+
+
+def as_buffer(value: Value) -> Value:
+    """``nn.Buffer(t)``, or a tensor under a name that is registered for a buffer."""
+    return replace(value, role=Role.BUFFER, holder=None) if isinstance(value, Tensor) else value
 
 
 def _is_held_as_buffer(machine: Machine, module: Object, value: Tensor) -> bool:
