@@ -51,27 +51,20 @@ from placement_lint.flow.domain.values import (
     NONE,
     OPEN_ARRAY,
     TRUE,
-    Bound,
-    Class,
     Const,
     External,
-    Function,
-    Imported,
     Kind,
     Lost,
-    Mapping,
     Object,
-    Partial,
     Role,
     Sequence,
     Source,
-    StateDict,
     Symbol,
     Tensor,
     Value,
     alternatives,
 )
-from placement_lint.flow.interpreter import builtins, forward, methods
+from placement_lint.flow.interpreter import builtins, forward, methods, standard_library
 from placement_lint.flow.interpreter import calls as calling
 from placement_lint.flow.models import (
     async_copy,
@@ -93,7 +86,6 @@ from placement_lint.flow.models import (
     graphs,
     hydra,
     ignite,
-    lengths,
     lightning,
     loaders,
     module_hooks,
@@ -101,7 +93,7 @@ from placement_lint.flow.models import (
     non_movable,
     operations,
     optimizers,
-    packed_sequences,
+    packing,
     parameter_replacement,
     processes,
     ranks,
@@ -122,11 +114,9 @@ from placement_lint.flow.models.handlers import Handler
 from placement_lint.flow.models.modules import REDUCTION
 from placement_lint.flow.models.operands import Positioned, with_operands
 from placement_lint.flow.models.ranks import Ranks
-from placement_lint.flow.state import imports
-from placement_lint.flow.state.containers import FACTORY, content, depends
-from placement_lint.flow.state.heap import ITEMS, MAPPING
+from placement_lint.flow.state.containers import content, depends
+from placement_lint.flow.state.heap import ITEMS
 from placement_lint.flow.state.machine import Machine
-from placement_lint.project.index import Import
 
 # The libraries' files with tables of the calls that they model.
 _MODELS = (
@@ -143,6 +133,7 @@ _MODELS = (
     loaders,
     module_hooks,
     optimizers,
+    packing,
     parameter_replacement,
     processes,
     ranks,
@@ -344,29 +335,6 @@ def _buffer(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -
     return machine.lift(modules.as_buffer, arguments.get(0, "data") or machine.fresh())
 
 
-def _deque(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    return builtins.call_builtin(machine, "list", Arguments(arguments.positional[:1]), node)
-
-
-def _defaultdict(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``defaultdict(list)``: a dict with a factory for missing values."""
-    made = machine.new_object(Kind.DICT, External("builtins.dict"), node)
-    machine.write(made.id, MAPPING, Mapping(()))
-    machine.write(made.id, FACTORY, arguments.get(0) or NONE)
-    return made
-
-
-def _deepcopy(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    original = arguments.get(0, "x") or machine.fresh()
-
-    def copy(value: Value) -> Value:
-        if isinstance(value, Object) and modules.is_module(machine, value):
-            return modules.copied(machine, value, node)
-        return value if isinstance(value, (Tensor, Const, StateDict)) else machine.fresh()
-
-    return machine.lift(copy, original)
-
-
 # --- functions of torch ---------------------------------------------------------------------------------------
 
 
@@ -561,35 +529,6 @@ def _file(machine: Machine, value: Value | None, node: cst.BaseExpression) -> st
     return repr(value.value) if isinstance(value, Const) else machine.text(node)
 
 
-def _partial(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    function, *rest = arguments.positional or (machine.fresh(),)
-    return Partial(function, tuple(rest), tuple(arguments.keywords.items()))
-
-
-def _wraps(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``functools.wraps(f)`` is ``partial(update_wrapper, wrapped=f)``."""
-    return Partial(External("functools.update_wrapper"), (), (("wrapped", arguments.get(0, "wrapped") or NONE),))
-
-
-def _method_of_object(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``types.MethodType(function, instance)``"""
-
-    def bind(function: Value, receiver: Value) -> Value:
-        if isinstance(function, Function):
-            return Bound(receiver, function.name, function, node)
-        return Partial(function, (receiver,), ())
-
-    return machine.lift(bind, arguments.get(0) or machine.fresh(), arguments.get(1) or machine.fresh())
-
-
-def _field(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``dataclasses.field(default_factory=list)``: the default value."""
-    factory = arguments.keyword("default_factory")
-    if factory is not None:
-        return calling.call(machine, factory, Arguments(), node)
-    return arguments.keyword("default") or machine.fresh("field")
-
-
 def _autograd(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``torch.autograd.backward(loss)`` and ``grad(loss, inputs)`` require a 0-dim loss, or gradients for others."""
     fills = name.endswith("backward")
@@ -612,35 +551,12 @@ def _autograd(machine: Machine, name: str, arguments: Arguments, node: cst.Call)
     return machine.fresh(node)
 
 
-def _import_module(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``importlib.import_module("package.module")``"""
-    wanted, package = arguments.get(0, "name"), arguments.get(1, "package")
-    if package is not None or not isinstance(wanted, Const) or not isinstance(wanted.value, str):
-        return machine.fresh(node)
-    return imports.bound(machine, Import(0, wanted.value)) if wanted.value[:1] not in ("", ".") else machine.fresh(node)
-
-
 def _instantiate(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``hydra.utils.instantiate(cfg.model)``"""
     if hydra.is_optimizer(machine, arguments, node):
         return hydra.optimizer(machine, arguments, node)
     calling.foreign(machine, arguments, node)
     return hydra.instantiate(machine, arguments, node)
-
-
-def _chain(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``itertools.chain(a.parameters(), b.parameters())``"""
-    items: list[Value] = []
-    for value in arguments.positional:
-        inner = content(machine, value)
-        items.extend(inner.items if inner is not None else (value,))
-    return gradients.over(machine, machine.new_list(Sequence(tuple(items), exact=False), node), NONE)
-
-
-def _chain_of(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``itertools.chain.from_iterable(net.parameters() for net in nets)``"""
-    items = content(machine, arguments.get(0) or NONE)
-    return _chain(machine, name, Arguments(items.items), node) if items is not None else machine.fresh()
 
 
 def _is_tensor(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -650,82 +566,8 @@ def _is_tensor(machine: Machine, name: str, arguments: Arguments, node: cst.Call
     )
 
 
-def _is_class(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``inspect.isclass(thing)``"""
-
-    def test(option: Value) -> Value:
-        if isinstance(option, (External, Imported, Symbol)):
-            return machine.ask(machine.question(("isclass", option), text=node))
-        return TRUE if isinstance(option, Class) else FALSE
-
-    return machine.lift(test, arguments.get(0) or NONE)
-
-
-def _pack(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """A PackedSequence: its data is on the device of the padded tensor, or of the sequences."""
-    given = arguments.get(0, "input") or arguments.keyword("sequences") or machine.fresh()
-    items = content(machine, given)
-    first = given if items is None else items.items[0] if items.items else machine.fresh(node)
-    return machine.lift(
-        lambda option: packed_sequences.packed(machine, scatter.packed(machine, option, arguments)), first
-    )
-
-
-def _packed(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``PackedSequence(data, batch_sizes)``"""
-    return arguments.get(0, "data") or machine.fresh(node)
-
-
-def _pack_padded(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    lengths.pack(machine, arguments)
-    packed_sequences.check_lengths(machine, arguments, node)
-    return _pack(machine, name, arguments, node)
-
-
-def _unpack(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``pad_packed_sequence`` returns the padded tensor and its lengths, which are always on the CPU."""
-
-    def unpack(sequence: Value) -> Value:
-        return packed_sequences.padded(machine, scatter.unpacked(sequence, arguments), arguments, node)
-
-    return Sequence((machine.lift(unpack, arguments.get(0, "sequence") or machine.fresh()), Tensor(CPU, False)))
-
-
-def _pack_by_hand(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``torch._VF._pack_padded_sequence`` returns the data of a PackedSequence, and its sizes on the CPU."""
-    return Sequence((_pack_padded(machine, name, arguments, node), Tensor(CPU, False)))
-
-
-def _unpack_by_hand(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    return Sequence((arguments.get(0, "data") or machine.fresh(node), Tensor(CPU, False)))
-
-
-def _spawn(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``mp.spawn(run, args=(…))`` calls ``run(rank, …)`` in each process."""
-    function = arguments.get(0, "fn")
-    given = content(machine, arguments.get(1, "args") or Sequence(()))
-    if function is not None:
-        rank = machine.fresh("rank", "int")
-        visible_devices.hand_down(machine)
-        visible_devices.forget(machine)
-        with processes.spawned(machine, arguments, node):
-            calling.call(machine, function, Arguments((rank, *(given.items if given else ()))), node)
-        machine.dead = False
-    return NONE
-
-
 def _scaler(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     return machine.new_object(Kind.OTHER, External(name), node)
-
-
-def _exit(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    machine.dead = True
-    return NONE
-
-
-def _identity(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """A function that returns its first argument, changed in place or wrapped without effect on placement."""
-    return next(iter(arguments.values()), None) or machine.fresh(node)
 
 
 def _compile(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -736,7 +578,7 @@ def _compile(machine: Machine, name: str, arguments: Arguments, node: cst.Call) 
         compiles = isinstance(option, Object) and modules.is_module(machine, option) and not disabled
         return replace(option, compiled=ALWAYS) if compiles else option
 
-    return machine.lift(one, _identity(machine, name, arguments, node))
+    return machine.lift(one, standard_library.identity(machine, name, arguments, node))
 
 
 def _parallel_call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -753,61 +595,42 @@ def _parallel_call(machine: Machine, name: str, arguments: Arguments, node: cst.
     return machine.lift(call_parallel, module, ids)
 
 
+# Functions that return their first argument, changed in place or wrapped without effect on placement.
+_SAME = (
+    "torch.autograd.Variable",
+    "torch.jit.script",
+    "torch.jit.trace",
+    "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
+    "torch.nn.utils.spectral_norm",
+    "tqdm.tqdm",
+    "tqdm.auto.tqdm",
+)
+
+
 @cache
 def _handlers() -> dict[str, Handler]:
     """The handlers by name, created on first use because the modules import each other."""
     return {
         **{name: handler for model in _MODELS for name, handler in model.CALLS.items()},
+        **standard_library.CALLS,
         "torch.normal": _normal,
         "torch.nn.Parameter": _parameter,
         "torch.nn.Buffer": _buffer,
-        "copy.deepcopy": _deepcopy,
-        "copy.copy": _identity,
-        "collections.deque": _deque,
-        "collections.defaultdict": _defaultdict,
-        "collections.OrderedDict": builtins.ordered_dict,
-        "torch.autograd.Variable": _identity,
         "torch.save": _save,
         "torch.load": _load,
-        "functools.partial": _partial,
-        "functools.wraps": _wraps,
-        "functools.update_wrapper": _identity,
-        "types.MethodType": _method_of_object,
         "torch.nn.Module.__call__": forward.base_call,
-        "itertools.chain": _chain,
-        "importlib.import_module": _import_module,
-        "itertools.chain.from_iterable": _chain_of,
         "torch.autograd.backward": _autograd,
         "torch.autograd.grad": _autograd,
         "placement_lint.reveal_placement": _reveal,
         "torch.is_tensor": _is_tensor,
-        "inspect.isclass": _is_class,
         **dict.fromkeys(SHAPES_AS_TENSORS, _shape_as_tensor),
-        "torch.nn.utils.rnn.PackedSequence": _packed,
-        "torch.nn.utils.rnn.pack_padded_sequence": _pack_padded,
-        "torch.nn.utils.rnn.pack_sequence": _pack,
-        "torch._pack_padded_sequence": _pack_by_hand,
-        "torch._pad_packed_sequence": _unpack_by_hand,
-        "torch.nn.utils.rnn.pad_packed_sequence": _unpack,
-        "dataclasses.field": _field,
         **dict.fromkeys(REDUCTIONS_OVER_RANKS, _reduce_over_ranks),
         **dict.fromkeys(PROCESS_STARTERS, _start_process),
-        "torch.multiprocessing.spawn": _spawn,
-        "sys.exit": _exit,
-        "os._exit": _exit,
-        "builtins.exit": _exit,
-        "builtins.quit": _exit,
         "torch.cuda.amp.GradScaler": _scaler,
         "torch.amp.GradScaler": _scaler,
         "torch.compile": _compile,
-        "torch.jit.script": _identity,
         averaged.NAME: averaged.build,
-        "torch.jit.trace": _identity,
-        "torch.nn.SyncBatchNorm.convert_sync_batchnorm": _identity,
-        "torch.nn.utils.spectral_norm": _identity,
         "torch.nn.parallel.data_parallel": _parallel_call,
-        "tqdm.tqdm": _identity,
-        "tqdm.auto.tqdm": _identity,
         **dict.fromkeys(FACTORIES, _factory),
         **dict.fromkeys(LIKE_FACTORIES, _like_factory),
         **dict.fromkeys(CUDA_CONSTRUCTORS, _cuda_constructor),
@@ -819,5 +642,5 @@ def _handlers() -> dict[str, Handler]:
         ignite.ENGINE.name: ignite.engine,
         **dict.fromkeys(ignite.DEVICES, ignite.device),
         **dict.fromkeys(ignite.AUTO_MODEL, ignite.auto_model),
-        **dict.fromkeys(ignite.AUTO_OPTIM, _identity),
+        **dict.fromkeys((*_SAME, *ignite.AUTO_OPTIM), standard_library.identity),
     }

@@ -10,11 +10,12 @@ import libcst as cst
 
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
-from placement_lint.flow.domain.values import Const, Device, Object, Symbol, Value
+from placement_lint.flow.domain.values import NONE, Const, Device, Object, Sequence, Symbol, Value
 from placement_lint.flow.events.schema import ParallelInGroup, Scene
-from placement_lint.flow.models import loaders, modules, ranks
+from placement_lint.flow.models import loaders, modules, ranks, visible_devices
 from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.models.ranks import Ranks, Spawned
+from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import name_of, spelled
 from placement_lint.flow.state.notes import Notes, Use, noted
@@ -112,11 +113,26 @@ def _in_group(what: Parallel, note: Note, scene: Scene) -> ParallelInGroup:
     return ParallelInGroup(what.node, scene, what.label, note, what.ddp, what.rank)
 
 
+def _spawn(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``mp.spawn(run, args=(…))`` calls ``run(rank, …)`` in each process."""
+    function = arguments.get(0, "fn")
+    given = content(machine, arguments.get(1, "args") or Sequence(()))
+    if function is not None:
+        rank = machine.fresh("rank", "int")
+        visible_devices.hand_down(machine)
+        visible_devices.forget(machine)
+        with spawned(machine, arguments, node):
+            machine.evaluator.call(machine, function, Arguments((rank, *(given.items if given else ()))), node)
+        machine.dead = False
+    return NONE
+
+
 CALLS: Handlers = {
     "torch.distributed.is_initialized": is_initialised,
     "torch.distributed.get_rank": asked,
     "torch.distributed.get_world_size": size,
     "torch.utils.data.DistributedSampler": sampler,
+    "torch.multiprocessing.spawn": _spawn,
 }
 
 

@@ -1,0 +1,154 @@
+"""Calls of Python's standard library."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.values import (
+    FALSE,
+    NONE,
+    TRUE,
+    Bound,
+    Class,
+    Const,
+    External,
+    Function,
+    Imported,
+    Kind,
+    Mapping,
+    Object,
+    Partial,
+    Sequence,
+    StateDict,
+    Symbol,
+    Tensor,
+    Value,
+)
+from placement_lint.flow.interpreter import builtins
+from placement_lint.flow.interpreter import calls as calling
+from placement_lint.flow.models import gradients, modules
+from placement_lint.flow.models.handlers import Handlers
+from placement_lint.flow.state import imports
+from placement_lint.flow.state.containers import FACTORY, content
+from placement_lint.flow.state.heap import MAPPING
+from placement_lint.flow.state.machine import Machine
+from placement_lint.project.index import Import
+
+
+def _deque(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return builtins.call_builtin(machine, "list", Arguments(arguments.positional[:1]), node)
+
+
+def _defaultdict(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``defaultdict(list)``: a dict with a factory for missing values."""
+    made = machine.new_object(Kind.DICT, External("builtins.dict"), node)
+    machine.write(made.id, MAPPING, Mapping(()))
+    machine.write(made.id, FACTORY, arguments.get(0) or NONE)
+    return made
+
+
+def _deepcopy(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    original = arguments.get(0, "x") or machine.fresh()
+
+    def copy(value: Value) -> Value:
+        if isinstance(value, Object) and modules.is_module(machine, value):
+            return modules.copied(machine, value, node)
+        return value if isinstance(value, (Tensor, Const, StateDict)) else machine.fresh()
+
+    return machine.lift(copy, original)
+
+
+def _partial(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    function, *rest = arguments.positional or (machine.fresh(),)
+    return Partial(function, tuple(rest), tuple(arguments.keywords.items()))
+
+
+def _wraps(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``functools.wraps(f)`` is ``partial(update_wrapper, wrapped=f)``."""
+    return Partial(External("functools.update_wrapper"), (), (("wrapped", arguments.get(0, "wrapped") or NONE),))
+
+
+def _method_of_object(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``types.MethodType(function, instance)``"""
+
+    def bind(function: Value, receiver: Value) -> Value:
+        if isinstance(function, Function):
+            return Bound(receiver, function.name, function, node)
+        return Partial(function, (receiver,), ())
+
+    return machine.lift(bind, arguments.get(0) or machine.fresh(), arguments.get(1) or machine.fresh())
+
+
+def _field(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``dataclasses.field(default_factory=list)``: the default value."""
+    factory = arguments.keyword("default_factory")
+    if factory is not None:
+        return calling.call(machine, factory, Arguments(), node)
+    return arguments.keyword("default") or machine.fresh("field")
+
+
+def _import_module(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``importlib.import_module("package.module")``"""
+    wanted, package = arguments.get(0, "name"), arguments.get(1, "package")
+    if package is not None or not isinstance(wanted, Const) or not isinstance(wanted.value, str):
+        return machine.fresh(node)
+    return imports.bound(machine, Import(0, wanted.value)) if wanted.value[:1] not in ("", ".") else machine.fresh(node)
+
+
+def _chain(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``itertools.chain(a.parameters(), b.parameters())``"""
+    items: list[Value] = []
+    for value in arguments.positional:
+        inner = content(machine, value)
+        items.extend(inner.items if inner is not None else (value,))
+    return gradients.over(machine, machine.new_list(Sequence(tuple(items), exact=False), node), NONE)
+
+
+def _chain_of(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``itertools.chain.from_iterable(net.parameters() for net in nets)``"""
+    items = content(machine, arguments.get(0) or NONE)
+    return _chain(machine, name, Arguments(items.items), node) if items is not None else machine.fresh()
+
+
+def _is_class(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``inspect.isclass(thing)``"""
+
+    def test(option: Value) -> Value:
+        if isinstance(option, (External, Imported, Symbol)):
+            return machine.ask(machine.question(("isclass", option), text=node))
+        return TRUE if isinstance(option, Class) else FALSE
+
+    return machine.lift(test, arguments.get(0) or NONE)
+
+
+def _exit(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    machine.dead = True
+    return NONE
+
+
+def identity(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """A function that returns its first argument."""
+    return next(iter(arguments.values()), None) or machine.fresh(node)
+
+
+CALLS: Handlers = {
+    "copy.deepcopy": _deepcopy,
+    "collections.deque": _deque,
+    "collections.defaultdict": _defaultdict,
+    "functools.partial": _partial,
+    "functools.wraps": _wraps,
+    "types.MethodType": _method_of_object,
+    "itertools.chain": _chain,
+    "importlib.import_module": _import_module,
+    "itertools.chain.from_iterable": _chain_of,
+    "inspect.isclass": _is_class,
+    "dataclasses.field": _field,
+    "sys.exit": _exit,
+    "os._exit": _exit,
+    "builtins.exit": _exit,
+    "builtins.quit": _exit,
+    "copy.copy": identity,
+    "functools.update_wrapper": identity,
+    "collections.OrderedDict": builtins.ordered_dict,
+}
