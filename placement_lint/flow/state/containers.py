@@ -20,7 +20,7 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.state import options
+from placement_lint.flow.state import joins, options
 from placement_lint.flow.state.heap import ITEMS, MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 
@@ -44,7 +44,9 @@ def _content_of_choice(machine: Machine, lists: Choice) -> Sequence | None:
     """The content of one of several lists, unknown which: item by item, the alternatives of all lists."""
     options = alternatives(machine.restrict(lists))
     contents = [content(machine, option) for _, option in options]
-    joined = machine.joined_content(lambda: [guard for guard, _ in options], contents) if None not in contents else None
+    if None in contents:
+        return None
+    joined = joins.joined_content(machine, lambda: [guard for guard, _ in options], contents)
     return joined if isinstance(joined, Sequence) else None
 
 

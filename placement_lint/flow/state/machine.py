@@ -56,15 +56,14 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
     choose,
-    is_compiled,
-    tells,
 )
 from placement_lint.flow.events.schema import Event, Scene
+from placement_lint.flow.state import joins
 from placement_lint.flow.state.allocations import InForward
 from placement_lint.flow.state.budget import Budget
 from placement_lint.flow.state.evaluator import Evaluator
 from placement_lint.flow.state.extent import CONTENT_CELLS, within_reach
-from placement_lint.flow.state.heap import ITEMS, MAPPING, Cell, Delta, Key, Slot, Store
+from placement_lint.flow.state.heap import ITEMS, MAPPING, Delta, Key, Slot, Store
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Around, Calls, Replica, Tried
 from placement_lint.flow.state.namespaces import Namespaces
@@ -90,9 +89,6 @@ _ROUND = 256
 
 # One value that stands for too many guarded ones; None if they have nothing in common.
 Summary = Callable[["Machine", Many[tuple[Condition, Value]]], "Value | None"]
-
-# The conditions of several exits: computed only if it matters which of them is taken.
-Guards = Callable[[], Many[Condition]]
 
 
 @dataclass
@@ -405,10 +401,8 @@ class Machine:
         if not isinstance(value, Choice):
             return value
         remaining = self._possible(value, self.path)
-        if len(remaining) < len(value.alternatives) and all(
-            isinstance(option, (Const, Device, External)) for _, option in value.alternatives
-        ):
-            remaining = self._possible(value, self._as_written)
+        if len(remaining) < len(value.alternatives) and _is_setting(value):
+            remaining = self._possible(value, self.written)
         if len(remaining) == len(value.alternatives):
             return value
         if len(remaining) > 1:
@@ -527,7 +521,7 @@ class Machine:
         # What the program tests before branches that would be possible if nothing before had raised.
         unseen = NEVER
         if asks and len(feasible) == 1:
-            written = self._as_written
+            written = self.written
             others = [guard for guard, _ in branches if guard is not feasible[0][1] and not written.excludes(guard)]
             unseen = any_of(tested & guard for guard in others)
         exits, whole = [], True
@@ -593,18 +587,20 @@ class Machine:
             self.reach = before if self.reach is inside else self.reach
 
     @property
-    def _as_written(self) -> Condition:
-        """The path, on the machines as well on which something before raised, and whatever the settings are."""
+    def written(self) -> Condition:
+        """The path as written: what the program's own tests leave of it, not what raised before.
+
+        After ``net.cuda()`` there is a GPU, or the program is no longer running. That does not change for which
+        machines the program chose ``device`` before. So the path as written has all kinds of machine back that no test
+        of the program rules out, and leaves open what the settings of the script are, which its user edits.
+        """
         return self.path.regardless_of((self.tested & self.decided).machines)
 
     @contextmanager
     def as_written(self, *nodes: cst.CSTNode) -> Iterator[None]:
-        """Evaluate nodes, if they only ask for settings, on the path as written.
-
-        What the program chooses there is the same whether something before it raises or not.
-        """
+        """Run on the path as written what chooses a setting: the nodes, if given, must only ask for settings."""
         path = self.path
-        self.path = written = self._as_written if all(map(only_asks, nodes)) else path
+        self.path = written = self.written if all(map(only_asks, nodes)) else path
         try:
             yield
         finally:
@@ -646,7 +642,7 @@ class Machine:
                 self.store.write(*cell, changed)
             return exits[0].value
         values, cells = [exit.value for exit in exits], reduce(or_, (exit.changes for exit in exits))
-        if not cells and (settled := self._settled(values)) is not None:
+        if not cells and (settled := joins.settled(self, values)) is not None:
             return settled
         guards = cache(lambda: [exit.path.given(base_path) for exit in exits])
         # What was made on one of the paths comes first: the other cells are joined by what is in it.
@@ -657,72 +653,12 @@ class Machine:
             owner, name = cell
             before = self.store.read(owner, name)
             after = [exit.changes.get(cell, before) for exit in exits]
-            if before is not None and (overridden := self._overridden(cell, before, after)) is not None:
+            if before is not None and (overridden := joins.overridden(self, cell, before, after)) is not None:
                 self.store.write(owner, name, overridden)
                 continue
-            join = self.joined_content if name in CONTENT_CELLS else self._joined
-            self.store.write(owner, name, join(guards, after))
-        return self._joined(guards, values) or NONE
-
-    def _overridden(self, cell: Cell, before: Value, after: Many[Value | None]) -> Value | None:
-        """The setting in a cell that some paths override: it may have any value, its present one by default."""
-        setting = self.notes[Program].overridden.get(cell)
-        if setting is None or setting.preferred != before or any(value not in (setting, before) for value in after):
-            return None
-        return setting
-
-    def joined_content(self, guards: Guards, values: Many[Value | None]) -> Value | None:
-        """The joined contents of a list or dict: item by item, so that the other items stay known."""
-        known = [(guard, value) for guard, value in zip(guards(), values, strict=True) if value is not None]
-        if all(isinstance(value, Sequence) for _, value in known):
-            rows = [(guard, value.items) for guard, value in known if isinstance(value, Sequence)]
-            lengths = {len(items) for _, items in rows}
-            exact = len(lengths) == 1 and all(isinstance(value, Sequence) and value.exact for _, value in known)
-            joined = [
-                self._joined_ways([(guard, items[place]) for guard, items in rows if len(items) > place])
-                for place in range(max(lengths, default=0))
-            ]
-            return Sequence(tuple(item for item in joined if item is not None), exact)
-        if all(isinstance(value, Mapping) for _, value in known):
-            return self._joined_mappings([(guard, value) for guard, value in known if isinstance(value, Mapping)])
-        return self._joined(guards, values)
-
-    def _joined_mappings(self, known: list[tuple[Condition, Mapping]]) -> Value:
-        contents = [(guard, dict(mapping.items)) for guard, mapping in known]
-        items = []
-        for key in dict.fromkeys(key for _, content in contents for key in content):
-            # A read under a missing key raises, so its value there does not matter.
-            missing = self.fresh()
-            value = self._joined_ways([(guard, content.get(key, missing)) for guard, content in contents])
-            items.append((key, value if value is not None else self.fresh()))
-        rests = [(guard, mapping.rest) for guard, mapping in known if mapping.rest is not None]
-        rest = self._joined_ways(rests) if rests else None
-        return Mapping(tuple(items), rest)
-
-    def _settled(self, values: Many[Value | None]) -> Value | None:
-        """One of these values, if it makes no difference which."""
-        first = values[0]
-        for value in values:
-            if value is not first and (value != first or is_compiled(first) or is_compiled(value)):
-                break
-        else:
-            return first
-        for value in values:
-            if value is None or tells(value):
-                return None
-        return self.fresh()
-
-    def _joined_ways(self, ways: list[tuple[Condition, Value]]) -> Value | None:
-        return self._joined(lambda: [guard for guard, _ in ways], [value for _, value in ways])
-
-    def _joined(self, guards: Guards, values: Many[Value | None]) -> Value | None:
-        settled = self._settled(values)
-        if settled is not None or all(value is None for value in values):
-            return settled
-        if any(guard.blurred for guard in guards()):
-            return self.fresh()
-        options = [(guard, ABSENT if value is None else value) for guard, value in zip(guards(), values, strict=False)]
-        return choose(options) or self.summarise(self, options) or self.fresh()
+            join = joins.joined_content if name in CONTENT_CELLS else joins.joined
+            self.store.write(owner, name, join(self, guards, after))
+        return joins.joined(self, guards, values) or NONE
 
     @contextmanager
     def assuming(self, guard: Condition) -> Iterator[None]:
@@ -1051,6 +987,11 @@ def _hangs_on_later(value: Value, question: Question) -> bool:
 # The attributes of the current position: the moment, and the path that led there.
 _PATH = ("path", "reach", "tested", "alternatives", "dead", "_lifting")
 _MOMENT = ("now", "scopes", *_PATH)
+
+
+def _is_setting(choice: Choice) -> bool:
+    """Whether a value chooses among constants, devices and names of libraries, as a program does at its beginning."""
+    return all(isinstance(option, (Const, Device, External)) for _, option in choice.alternatives)
 
 
 def _narrowed(condition: Condition, guard: Condition, denied: Condition) -> Condition:
