@@ -111,8 +111,12 @@ def _built_on(machine: Machine, name: str, device: Value, scalar: bool | None, n
 
 def _built(machine: Machine, name: str, place: Place, source: Source, scalar: bool | None, node: cst.Call) -> Tensor:
     short = name.rpartition("torch.")[2]
-    note = Note(node, f"`{short}` makes a tensor on {describe(place)} here")
-    uid = machine.new_id()
+    return new(machine, place, scalar, source, node, f"`{short}` makes a tensor on {describe(place)} here")
+
+
+def new(machine: Machine, place: Place, scalar: bool | None, source: Source, node: cst.CSTNode, said: str) -> Tensor:
+    """A tensor that is computed from no other."""
+    note, uid = Note(node, said), machine.new_id()
     return Tensor(place, scalar, source=source, created=node, history=(note,), uid=uid, backward=_REACHES_NOTHING)
 
 

@@ -11,24 +11,12 @@ from functools import partial
 import libcst as cst
 
 from placement_lint.flow.domain.arguments import Arguments
-from placement_lint.flow.domain.values import (
-    CPU,
-    Backward,
-    External,
-    Kind,
-    Object,
-    Sequence,
-    Source,
-    Symbol,
-    Tensor,
-    Value,
-)
-from placement_lint.flow.models import operations
+from placement_lint.flow.domain.values import CPU, External, Kind, Object, Sequence, Source, Symbol, Tensor, Value
+from placement_lint.flow.models import factories, operations
 from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.heap import ITEMS
 from placement_lint.flow.state.machine import Machine
-from placement_lint.rule import Note
 
 _MODULES = ("torchvision.transforms", "torchvision.transforms.v2", "torchvision.transforms.transforms")
 _FUNCTIONS = ("torchvision.transforms.functional", "torchvision.transforms.v2.functional")
@@ -91,16 +79,7 @@ def made(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
     image = arguments.get(0) or machine.fresh(node)
     if isinstance(image, Tensor):
         return image
-    note = Note(node, "tensor on the CPU made here")
-    return Tensor(
-        CPU,
-        False,
-        source=Source.FACTORY,
-        created=node,
-        history=(note,),
-        uid=machine.new_id(),
-        backward=Backward(reached=frozenset()),
-    )
+    return factories.new(machine, CPU, False, Source.FACTORY, node, "tensor on the CPU made here")
 
 
 def is_keeper(value: Value) -> bool:

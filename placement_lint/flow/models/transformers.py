@@ -17,7 +17,6 @@ from placement_lint.flow.domain.values import (
     FALSE,
     NONE,
     TRUE,
-    Backward,
     Const,
     Device,
     External,
@@ -30,11 +29,10 @@ from placement_lint.flow.domain.values import (
     Value,
     describe,
 )
-from placement_lint.flow.models import optimizers, tensors
+from placement_lint.flow.models import factories, optimizers, tensors
 from placement_lint.flow.state.devices import as_place, default_place
 from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
-from placement_lint.rule import Note
 
 _TEXT = ("input_ids", "attention_mask")
 
@@ -109,17 +107,7 @@ def _made(machine: Machine, where: Value, node: cst.Call) -> Value:
     place = as_place(where)
     if not isinstance(place, (Device, Symbol)):
         return machine.fresh(node)
-    note = Note(node, f"tensors on {describe(place)} made here")
-    nothing = frozenset[int]()
-    return Tensor(
-        place,
-        False,
-        source=Source.FACTORY,
-        created=node,
-        history=(note,),
-        uid=machine.new_id(),
-        backward=Backward(reached=nothing),
-    )
+    return factories.new(machine, place, False, Source.FACTORY, node, f"tensors on {describe(place)} made here")
 
 
 def move(machine: Machine, encoding: Object, name: str, arguments: Arguments, node: cst.Call) -> Value:
