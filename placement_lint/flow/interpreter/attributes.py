@@ -374,6 +374,15 @@ def _read_of_class(machine: Machine, owner: Class, name: str, node: cst.CSTNode)
     return found if found is not None else machine.part(owner.id, name, f"{owner.name}.{name}")
 
 
+def chosen(machine: Machine, module: Imported | External, key: Value) -> Value:
+    """The attribute of a module of the program, or of a library, under a computed name."""
+    if isinstance(module, Imported):
+        return imports.chosen(machine, module, key)
+    if isinstance(key, Const) and isinstance(key.value, str):
+        return imports.library(f"{module.name}.{key.value}")
+    return library.one_of(module.name) or machine.fresh()
+
+
 def _as_replicated(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> Value:
     """Parameters and buffers of a replica are on its own GPU; other replicas may see an in-place change."""
     if not machine.now[Replica].notes or owner.id not in machine.now[Replica].modules:
@@ -589,15 +598,3 @@ def _fill(machine: Machine, tensor: Tensor, data: Value, node: cst.CSTNode, text
     owner = value_of(machine, held.value) if isinstance(held, cst.Attribute) else None
     if isinstance(held, cst.Attribute) and isinstance(owner, Object) and value_of(machine, held) == tensor:
         machine.write(owner.id, held.attr.value, moved)
-
-
-# --- items -------------------------------------------------------------------------------------------------
-
-
-def chosen(machine: Machine, module: Imported | External, key: Value) -> Value:
-    """The attribute of a module of the program, or of a library, under a computed name."""
-    if isinstance(module, Imported):
-        return imports.chosen(machine, module, key)
-    if isinstance(key, Const) and isinstance(key.value, str):
-        return imports.library(f"{module.name}.{key.value}")
-    return library.one_of(module.name) or machine.fresh()
