@@ -281,7 +281,7 @@ def _mode(machine: Machine, node: cst.Attribute) -> Value:
 
 
 def _read_of_module(machine: Machine, module: Object, name: str, node: cst.Attribute) -> Value:
-    if name == "module" and _surely_lacks(module, name):
+    if name == "module" and _surely_lacks_module(module):
         wrapped = machine.wraps_here(module.id)
         cls = module.cls.name.rpartition(".")[2]
         if wrapped and not machine.now[Around].expecting_attribute_errors:
@@ -335,8 +335,8 @@ def _weight(machine: Machine, module: Object, name: str) -> Value:
     )
 
 
-def _surely_lacks(module: Object, name: str) -> bool:
-    """Whether a module's class is completely known, so that it certainly lacks the attribute."""
+def _surely_lacks_module(module: Object) -> bool:
+    """Whether a module's class is completely known, so that it certainly lacks the attribute ``module``."""
     return isinstance(module.cls, External) or not any(isinstance(base, Symbol) for base in foreign_bases(module.cls))
 
 

@@ -469,7 +469,7 @@ def _unpack(machine: Machine, pattern: cst.Tuple | cst.List, value: Value, node:
         if starred is not None and place >= starred:
             part: Value = machine.fresh()
         else:
-            part = machine.lift(lambda option, place=place: _part(machine, option, place, count, node), value)
+            part = machine.lift(lambda option, place=place: _part(machine, option, place, count), value)
             part = lengths.given_back(machine, part, target.value, node)
         assign(machine, target.value, part, node)
 
@@ -485,7 +485,7 @@ _ASSIGN: dict[type, Callable[..., None]] = by_kind(
 )
 
 
-def _part(machine: Machine, value: Value, place: int, count: int, node: cst.CSTNode) -> Value:
+def _part(machine: Machine, value: Value, place: int, count: int) -> Value:
     if isinstance(value, Tensor):
         kept = value
         if value.role is not Role.BATCH:

@@ -340,10 +340,10 @@ def _loss_forward(machine: Machine, module: Object, inputs: list[Operand], node:
     if isinstance(weight, Tensor):
         operands = [*operands, Operand("the criterion's weight", weight)]
     result = operations.operate(machine, node.func, operands, node)
-    return reduced_loss(machine, result, reduction) if result else machine.fresh()
+    return reduced_loss(result, reduction) if result else machine.fresh()
 
 
-def reduced_loss(machine: Machine, loss: Tensor, reduction: Value | None) -> Value:
+def reduced_loss(loss: Tensor, reduction: Value | None) -> Value:
     """A loss with its ``reduction`` argument applied: by default the mean over the batch."""
     names: dict[Value | None, str] = {
         None: "mean",

@@ -61,7 +61,7 @@ def _element(machine: Machine, iterable: Value, node: cst.CSTNode, single: bool)
         return schedulers.group(machine, iterable)
     if isinstance(iterable, (Loaded, StateDict)):
         state_dicts.keys_used(machine, iterable)
-        return state_keys.key_of(machine, iterable)
+        return state_keys.key_of(iterable)
     if isinstance(iterable, Tensor):
         row = shapes.row(iterable, operations.derive(iterable, "indexing", node))
         return replace(row, loaded=iterable.loaded)

@@ -271,7 +271,7 @@ def _layer(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
         machine.write(module.id, ITEMS, modules.as_content(machine, module, items))
         return module
     if name in LOSS_MODULES:
-        _criterion(machine, module, name, arguments, node)
+        _criterion(machine, module, name, arguments)
     if FALSE in (arguments.keyword("affine"), arguments.keyword("elementwise_affine")):
         machine.write(module.id, modules.PLAIN, TRUE)
     if name in SEQUENCE_LAYERS:
@@ -289,7 +289,7 @@ def _stack(machine: Machine, module: Object, layer: Value | None, arguments: Arg
         machine.write(module.id, "norm", arguments.get(2, "norm") or NONE)
 
 
-def _criterion(machine: Machine, module: Object, name: str, arguments: Arguments, node: cst.Call) -> None:
+def _criterion(machine: Machine, module: Object, name: str, arguments: Arguments) -> None:
     reduction = arguments.keyword("reduction")
     if reduction is not None:
         machine.write(module.id, REDUCTION, reduction)
@@ -349,13 +349,13 @@ def _functional(machine: Machine, name: str, arguments: Arguments, operands: Pos
         reduction = arguments.keyword("reduction")
         if arguments.keyword("size_average") == Const(False):
             reduction = Const("sum")
-        return forward.reduced_loss(machine, result, reduction) if result else machine.fresh()
+        return forward.reduced_loss(result, reduction) if result else machine.fresh()
     if short in FUNCTIONAL_SAME_DEVICE:
         taken = operations.with_dimensions(short, [operand for _, operand in operands])
         result = operations.operate(machine, f"`{short}`", taken, node, scalar=False)
         return shapes.combined(short, result, _tensors(operands), arguments) if result else machine.fresh()
     first = operands[0][1].tensor
-    if _comes_after_unknown(machine, operands[0][0], arguments):
+    if _comes_after_unknown(operands[0][0], arguments):
         return machine.fresh(node)
     derived = operations.derive(first, short, node, first.scalar)
     derived = replace(derived, scattered=any(operand.tensor.scattered for _, operand in operands))
@@ -399,7 +399,7 @@ def _torch_function(machine: Machine, name: str, arguments: Arguments, operands:
         result = replace(shapes.split_along(result, split), lost=_lost_by_joining(name, operands, node))
         return written if written is not None else result
     first = operands[0][1].tensor
-    if _comes_after_unknown(machine, operands[0][0], arguments):
+    if _comes_after_unknown(operands[0][0], arguments):
         return written or machine.fresh(node)
     keeps = (len(arguments.positional) == 1 and short not in shapes.REMOVES_DIMENSIONS) or short in SAME_SHAPE
     derived = operations.derive(first, short, node, first.scalar if keeps else None)
@@ -413,7 +413,7 @@ def _tensors(operands: Positioned) -> list[tuple[int, Tensor]]:
     return [(position, operand.tensor) for position, operand in operands]
 
 
-def _comes_after_unknown(machine: Machine, position: int, arguments: Arguments) -> bool:
+def _comes_after_unknown(position: int, arguments: Arguments) -> bool:
     """Whether an earlier argument than the first known tensor may be a tensor, where the result is then."""
     return any(_may_be_tensor(value) for value in arguments.values()[:position])
 
@@ -553,10 +553,10 @@ def _autograd(machine: Machine, name: str, arguments: Arguments, node: cst.Call)
 
 def _instantiate(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``hydra.utils.instantiate(cfg.model)``"""
-    if hydra.is_optimizer(machine, arguments, node):
+    if hydra.is_optimizer(arguments, node):
         return hydra.optimizer(machine, arguments, node)
     calling.foreign(machine, arguments, node)
-    return hydra.instantiate(machine, arguments, node)
+    return hydra.instantiate(machine, node)
 
 
 def _is_tensor(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:

@@ -283,10 +283,10 @@ def _loaded_method(machine: Machine, loaded: Loaded, name: str, arguments: Argum
         return entry
     if name in ("items", "values"):
         entry = replace(loaded, entries=(*loaded.entries, None))
-        key = state_keys.key_of(machine, loaded)
+        key = state_keys.key_of(loaded)
         return Sequence((Sequence((key, entry)) if name == "items" else entry,), exact=False)
     if name == "keys":
-        return Sequence((state_keys.key_of(machine, loaded),), exact=False)
+        return Sequence((state_keys.key_of(loaded),), exact=False)
     if name in ("to", "cuda", "float", "half"):
         checkpoints.kept(machine, loaded)
     return machine.fresh(node)
@@ -295,9 +295,9 @@ def _loaded_method(machine: Machine, loaded: Loaded, name: str, arguments: Argum
 def _state_method(machine: Machine, state: StateDict, name: str, node: cst.Call) -> Value:
     """A method of a module's state dict that returns its entries."""
     if name == "items":
-        return Sequence((Sequence((state_keys.key_of(machine, state), _entry(machine, state, node))),), exact=False)
+        return Sequence((Sequence((state_keys.key_of(state), _entry(machine, state, node))),), exact=False)
     if name == "keys":
-        return Sequence((state_keys.key_of(machine, state),), exact=False)
+        return Sequence((state_keys.key_of(state),), exact=False)
     if name == "values":
         return Sequence((_entry(machine, state, node),), exact=False)
     return machine.fresh(node)

@@ -34,7 +34,7 @@ def assign_some(
     name: cst.CSTNode,
     value: Value,
     node: cst.Call,
-    others: Collection[object] = (),
+    others: Collection[object],
 ) -> Value:
     """Assign an attribute of unknown name, none of ``others``: each of the kind of ``value`` may have been replaced."""
     forget(machine, owner, others=others)

@@ -32,12 +32,12 @@ _OPTIMIZER = re.compile(r"optim|^opt$", re.IGNORECASE)
 _UNKNOWN_OPTIMIZER = "torch.optim.Optimizer"
 
 
-def instantiate(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+def instantiate(machine: Machine, node: cst.Call) -> Value:
     """``hydra.utils.instantiate(cfg.model)``; the caller has given the arguments away."""
     return machine.fresh(node, _TYPE)
 
 
-def is_optimizer(machine: Machine, arguments: Arguments, node: cst.Call) -> bool:
+def is_optimizer(arguments: Arguments, node: cst.Call) -> bool:
     """Whether ``instantiate(cfg.optimizer, params=model.parameters())`` builds an optimizer."""
     given = arguments.keyword("params") or arguments.get(1)
     parameters = given is not None and any(isinstance(one, Parameters) for _, one in alternatives(given))

@@ -36,9 +36,13 @@ _BARE = ("weight", "features.0.weight")
 _PARTS_OF_PREFIX = ("", ".", "module", WRAPPER_PREFIX, "_orig_mod", COMPILED_PREFIX)
 
 
-def key_of(machine: Machine, state: Loaded | StateDict) -> StateKey:
+# Sample keys, each with the prefix of every kind of wrapper.
+_SAMPLES = tuple(tuple(prefix + key for prefix in _PREFIXES) for key in _BARE)
+
+
+def key_of(state: Loaded | StateDict) -> StateKey:
     """One of the keys of a state dict."""
-    return StateKey(state, tuple(tuple(prefix + key for prefix in _PREFIXES) for key in _BARE))
+    return StateKey(state, _SAMPLES)
 
 
 def prefixes(machine: Machine, module: Value | None) -> list[tuple[Condition, str]]:
