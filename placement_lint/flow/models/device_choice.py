@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import libcst as cst
 
@@ -423,9 +424,20 @@ _LEAVE_FLAG = frozenset({"bool", "int", "len", "str", "getattr", "get", "getenv"
 def _is_flag(question: Question) -> bool:
     """Whether it says if CUDA is used at all."""
     test = as_expression(question.source)
+    about_cuda = question.predicate is ELSEWHERE or _names_device(test)
+    return about_cuda and not _is_of_else(test) and not _asks_where_something_is(question)
+
+
+# Reading a test again and again, for each request and each choice, took two fifths of the time of some programs.
+@lru_cache(maxsize=8192)
+def _names_device(test: cst.CSTNode) -> bool:
     words = {*_words(test)}
-    about_cuda = question.predicate is ELSEWHERE or _name_gpu(words, _WORDS_FOR_CUDA) or bool(words & _WORDS_FOR_CPU)
-    return about_cuda and words.isdisjoint(_OF_ELSE) and not _counts(test) and not _asks_where_something_is(question)
+    return _name_gpu(words, _WORDS_FOR_CUDA) or not words.isdisjoint(_WORDS_FOR_CPU)
+
+
+@lru_cache(maxsize=8192)
+def _is_of_else(test: cst.CSTNode) -> bool:
+    return not _OF_ELSE.isdisjoint(_words(test)) or _counts(test)
 
 
 def _name_gpu(words: Iterable[str], parts: Iterable[str]) -> bool:
@@ -705,14 +717,22 @@ _SEVERAL_PROCESSES = re.compile(r".*(?:distributed|launcher|world_size|local_ran
 
 def _says_several_processes(answer: Answer) -> bool:
     test = as_expression(answer.question.source)
+    return _is_about_processes(test) and answer.given is not _asks_for_one(test)
+
+
+@lru_cache(maxsize=8192)
+def _is_about_processes(test: cst.CSTNode) -> bool:
+    return any(map(_SEVERAL_PROCESSES.fullmatch, words_in(test)))
+
+
+def _asks_for_one(test: cst.CSTNode) -> bool:
     comparison = last_comparison(test)
     last = comparison.comparisons[-1] if comparison is not None else None
-    asks_for_one = (
+    return (
         last is not None
         and isinstance(last.operator, (cst.Equal, cst.Is))
         and is_literal(last.comparator, -1, 0, 1, None, "none")
     )
-    return answer.given is not asks_for_one and any(map(_SEVERAL_PROCESSES.fullmatch, words_in(test)))
 
 
 def _asks_about(scene: Scene, chosen: Chosen) -> bool:

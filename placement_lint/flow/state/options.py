@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any, TypeGuard
 
 import libcst as cst
@@ -165,7 +166,7 @@ def overridden(machine: Machine, function: Function, arguments: Arguments) -> It
 
     These are its arguments, including the object whose method it is, or attributes of them.
     """
-    names = set(_overridden_in(function.node.body))
+    names = _overridden_in(function.node.body)
     for place, parameter in enumerate(function.parameters if names else ()):
         for name in names:
             first, *attributes = name.split(".")
@@ -176,20 +177,25 @@ def overridden(machine: Machine, function: Function, arguments: Arguments) -> It
                 yield value
 
 
-def _overridden_in(node: cst.CSTNode) -> Iterator[str]:
+@lru_cache(maxsize=8192)
+def _overridden_in(body: cst.CSTNode) -> tuple[str, ...]:
     """The names, such as ``cfg.MODEL``, whose items or attributes get other values under names not written out."""
-    for each in nodes_in(node):
+    return tuple(dict.fromkeys(map(dotted, _owners_in(body))))
+
+
+def _owners_in(body: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    for each in nodes_in(body):
         target = each.target if isinstance(each, cst.AssignTarget) else None
         if isinstance(target, cst.Subscript) and not _is_written_out(target):
-            yield dotted(target.value)
+            yield target.value
         if isinstance(each, cst.Attribute) and each.attr.value == "__dict__":
-            yield dotted(each.value)
+            yield each.value
         if isinstance(each, cst.Call) and isinstance(each.func, cst.Attribute) and each.func.attr.value in OVERRIDING:
-            yield dotted(each.func.value)
+            yield each.func.value
         if isinstance(each, cst.Call) and last_name(each.func) == "setattr" and len(each.args) > 1:
             owner, name, *_ = (argument.value for argument in each.args)
             if not isinstance(name, cst.SimpleString):
-                yield dotted(owner)
+                yield owner
 
 
 def _is_written_out(target: cst.Subscript) -> bool:
