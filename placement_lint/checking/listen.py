@@ -187,7 +187,7 @@ def _charges(rule: Rule, account: Account) -> Iterator[_Charge]:
             if charge.calls is not None:
                 charge.calls.add(event.scene.called_on)
             charge.wrong = charge.wrong | event.scene.when
-            charge.reach = charge.reach | event.scene.reach
+            charge.reach = charge.reach | event.scene.reach_of(problem.node)
     yield from charges.values()
 
 

@@ -41,10 +41,20 @@ class Scene:
     replica_ids: tuple[object, ...] = ()
     # the calls that are running, outermost first
     calls: tuple[cst.CSTNode, ...] = ()
-    # the parameters of the function that the innermost of them runs, and how the program reaches that call; a scene
-    # outlives an edit of the function's body, which makes another node of the function
+    # the parameters of the function that the innermost of them runs; a scene outlives an edit of the function's body,
+    # which makes another node of the function
     function: cst.CSTNode | None = None
-    called_on: Condition = ALWAYS
+    # how the program reaches each of the calls
+    entered: tuple[Condition, ...] = ()
+
+    @property
+    def called_on(self) -> Condition:
+        """How the program reaches the innermost call."""
+        return self.entered[-1] if self.entered else ALWAYS
+
+    def reach_of(self, node: cst.CSTNode) -> Condition:
+        """How the program reaches one of the calls, or else the statement."""
+        return self.entered[self.calls.index(node)] if node in self.calls else self.reach
 
 
 @dataclass(frozen=True)

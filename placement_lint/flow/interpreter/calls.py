@@ -267,9 +267,9 @@ def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNo
     machine.frames.append(frame)
     running.running.append(function.node)
     running.nodes.append(node)
-    entered, running.entered = running.entered, machine.reach
+    running.entered.append(machine.reach)
     if not running.standalone:
-        machine.notes[Program].called_on.add((function.node.params, running.entered))
+        machine.notes[Program].called_on.add((function.node.params, machine.reach))
     foreign = machine.root(frame.id) != machine.module_frame
     running.foreign += foreign
     machine.now[NoGrad].count += gradless
@@ -282,7 +282,7 @@ def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNo
         yield
     finally:
         casting.value = outside
-        running.entered = entered
+        running.entered.pop()
         machine.now[NoGrad].count -= gradless
         running.foreign -= foreign
         running.nodes.pop()

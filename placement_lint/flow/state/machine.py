@@ -769,7 +769,7 @@ class Machine:
             replica.ids,
             tuple(calls.nodes),
             self.frame.function.node.params if self.frame.function is not None else None,
-            calls.entered,
+            tuple(calls.entered),
         )
 
     def circumstances(self) -> Hashable:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
 
-from placement_lint.flow.domain.path_condition import ALWAYS, Condition
+from placement_lint.flow.domain.path_condition import Condition
 from placement_lint.flow.state.notes import Moment, Use, noted
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ class Calls(Moment):
     running: list[cst.CSTNode] = noted(list, Use.PASSING | Use.LOCAL)
     # the running modules and other objects, outermost first
     objects: list[Object] = noted(list, Use.PASSING)
-    # how the program reaches the call of the innermost
-    entered: Condition = noted(lambda: ALWAYS)
+    # and how the program reaches that call
+    entered: list[Condition] = noted(list)
     # the number of these functions from other files
     foreign: int = noted(int, Use.PASSING)
     # the running code is an entry point analysed by itself
