@@ -91,3 +91,26 @@ def test_calls_refused_for_lack_of_budget_are_counted(tmp_path: Path, monkeypatc
     assert refused() == 0
     monkeypatch.setattr(Budget, "__init__", partialmethod(Budget.__init__, fuel=8))
     assert 0 < refused() < 9
+
+
+def test_a_program_may_save_what_it_loads_in_a_call_that_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = "import torch\nfrom torch import nn\nfrom keep import keep\n\nnet = nn.Linear(2, 2)\n"
+    (tmp_path / "keep.py").write_text("import torch\n\ndef keep(net, file):\n    torch.save(net.state_dict(), file)\n")
+    (tmp_path / "other.py").write_text(f"{head}keep(net, 'last.pth')\n")
+    (tmp_path / "train.py").write_text(
+        f"{head}net = nn.DataParallel(net)\n"
+        "for epoch in range(int(input())):\n    keep(net, 'last.pth')\n"
+        "net.load_state_dict(torch.load('last.pth', map_location='cpu'))\n"
+    )
+
+    def codes() -> list[str]:
+        files = [tmp_path / "other.py", tmp_path / "train.py"]
+        result = check_files(Selection(files), Job(Settings(root=tmp_path)), jobs=1)
+        return [finding.code for finding in result.findings]
+
+    assert codes() == []
+    affords = Budget.affords
+    monkeypatch.setattr(Budget, "affords", lambda self, abroad: affords(self, abroad) and self.spent < 10)
+    assert codes() == []

@@ -39,6 +39,7 @@ from placement_lint.flow.models.file_names import FileNames
 from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Calls
+from placement_lint.flow.state.program import Program
 from placement_lint.project.saved_states import StateFile, are_alike
 from placement_lint.rule import Note
 
@@ -136,6 +137,9 @@ def _load_of_others(
     key: StateKey | None,
 ) -> None:
     """What this program loads, another one may have saved: with a wrapper's prefix or without, on these machines."""
+    if machine.notes[Program].overlooks:
+        # the program itself may save it, in code that was not analysed
+        return
     for prefix in ("", WRAPPER_PREFIX):
         if state_keys.fits_with_prefix(prefix, key, into):
             continue
