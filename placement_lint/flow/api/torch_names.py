@@ -499,6 +499,12 @@ NOT_MODULE_FACTORIES = re.compile(
 )
 
 
+@lru_cache(maxsize=8192)
+def builds_module(name: str) -> bool:
+    """Whether a library's class or function of this name returns a module when it is called."""
+    return any(pattern.fullmatch(name) for pattern in MODULE_FACTORIES) and not NOT_MODULE_FACTORIES.fullmatch(name)
+
+
 def _in_modules(modules: str, names: str) -> set[str]:
     return {f"{module}.{name}" for module in modules.split() for name in names.split()}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from functools import cache, lru_cache
+from functools import cache
 
 import libcst as cst
 
@@ -23,8 +23,6 @@ from placement_lint.flow.api.torch_names import (
     LIBRARY_LAYERS,
     LIKE_FACTORIES,
     LOSS_MODULES,
-    MODULE_FACTORIES,
-    NOT_MODULE_FACTORIES,
     PARAMETER_CONTAINERS,
     PLACING_FRAMEWORKS,
     PROCESS_STARTERS,
@@ -38,6 +36,7 @@ from placement_lint.flow.api.torch_names import (
     STACKS,
     WEIGHTED_LOSSES,
     Shape,
+    builds_module,
     reads_items_alone,
     reads_on_host,
 )
@@ -160,7 +159,7 @@ def call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
         return _on_operands(machine, _functional, name, arguments, node)
     if name.startswith("torch.nn.") and name.rpartition(".")[2][:1].isupper():
         return _layer(machine, name, arguments, node)
-    if name in LIBRARY_LAYERS or _builds_module(name):
+    if name in LIBRARY_LAYERS or builds_module(name):
         return _foreign_model(machine, name, arguments, node)
     if reads_on_host(name) or name in ARRAY_MAKERS:
         return _on_operands(machine, _host_reader, name, arguments, node)
@@ -301,11 +300,6 @@ def _criterion(machine: Machine, module: Object, name: str, arguments: Arguments
         given = arguments.keyword(weight) or (arguments.get(0) if position == 0 and weight == "weight" else None)
         if given is not None and given != NONE:
             machine.write(module.id, "weight", machine.lift(modules.as_buffer, given))
-
-
-@lru_cache(maxsize=8192)
-def _builds_module(name: str) -> bool:
-    return any(pattern.fullmatch(name) for pattern in MODULE_FACTORIES) and not NOT_MODULE_FACTORIES.fullmatch(name)
 
 
 def one_of(name: str) -> Value | None:

@@ -278,7 +278,9 @@ def _with_key(machine: Machine, mapping: Mapping, key: Value, value: Value) -> M
     entry = state_keys.put(machine, mapping, key, value)
     if entry is not None:
         return entry
-    return Mapping(tuple((name, perhaps_replaced(machine, item, value)) for name, item in mapping.items), value)
+    # another unknown key may have got another value before, and need not have been this one
+    rest = value if mapping.rest is None else perhaps_replaced(machine, mapping.rest, value)
+    return Mapping(tuple((name, perhaps_replaced(machine, item, value)) for name, item in mapping.items), rest)
 
 
 def _with_item(machine: Machine, items: Sequence, key: Value, value: Value) -> Sequence:

@@ -55,7 +55,7 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.events.schema import Operand
 from placement_lint.flow.models.arrivals import arrive
 from placement_lint.flow.state.allocations import InForward
-from placement_lint.flow.state.classes import find, foreign_bases, module_base, resolution_order
+from placement_lint.flow.state.classes import find, foreign_bases, has_unknown_base, module_base, resolution_order
 from placement_lint.flow.state.devices import as_place, default_place, target_place
 from placement_lint.flow.state.heap import ITEMS, Key, Slot
 from placement_lint.flow.state.machine import Machine
@@ -250,7 +250,7 @@ def _found_below(machine: Machine, root: Value) -> dict[int, Object | Symbol]:
     return found
 
 
-def _put_into(machine: Machine, module: Symbol) -> Iterator[tuple[str, Value]]:
+def _put_into(machine: Machine, module: Object | Symbol) -> Iterator[tuple[str, Value]]:
     """What the program put into an unknown module: ``resnet.fc = nn.Linear(512, 10)``."""
     return _registered(machine, machine.store.held(module.id))
 
@@ -578,13 +578,17 @@ def forget_places(machine: Machine, module: Object | Symbol) -> None:
 
 
 def _leave_open(machine: Machine, module: Object) -> None:
-    """Forget where modules in unknown values of a module are: they moved with it only if that value is a module."""
+    """Forget where modules in a module's attributes are that may be modules: only then they moved with it."""
     for name, value in machine.store.held(module.id):
         for _, option in alternatives(value) if name != PLACE else ():
-            if isinstance(option, Symbol) and not is_module(machine, option):
+            if isinstance(option, (Object, Symbol)) and not is_module(machine, option) and _may_be_module(option):
                 for _, inner in _put_into(machine, option):
                     if isinstance(inner, (Object, Symbol)):
                         forget_places(machine, inner)
+
+
+def _may_be_module(value: Object | Symbol) -> bool:
+    return isinstance(value, Symbol) or (isinstance(value.cls, Class) and has_unknown_base(value.cls))
 
 
 def tended(machine: Machine, owner: Object, name: str) -> None:

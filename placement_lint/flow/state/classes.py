@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
-from placement_lint.flow.api.torch_names import CONTAINERS, LOSS_MODULES, MODULE_BASES, PARAMETRIC_LAYERS, WRAPPERS
+from placement_lint.flow.api.torch_names import (
+    CONTAINERS,
+    LOSS_MODULES,
+    MODULE_BASES,
+    PARAMETRIC_LAYERS,
+    WRAPPERS,
+    builds_module,
+)
 from placement_lint.flow.domain.values import Choice, Class, External, Function, Object, Value
 from placement_lint.flow.state.heap import Key, Slot
 from placement_lint.flow.state.machine import Machine
@@ -17,7 +25,7 @@ def module_base(base: Value) -> str | None:
     """The library class that makes its subclasses modules, if this is one."""
     if isinstance(base, External):
         known = base.name in MODULE_BASES or base.name in PARAMETRIC_LAYERS or base.name in CONTAINERS
-        if known or base.name in LOSS_MODULES:
+        if known or base.name in LOSS_MODULES or builds_module(base.name):
             return base.name
     return None
 
@@ -57,6 +65,17 @@ def find(machine: Machine, cls: Class, name: Key, beyond: Class | None = None) -
 def foreign_bases(cls: Class) -> list[Value]:
     """The bases that are not classes of this program, over the whole hierarchy."""
     return [base for current in resolution_order(cls) for base in current.bases if not isinstance(base, Class)]
+
+
+def has_unknown_base(cls: Class) -> bool:
+    """Whether it may be a module because of a class that is neither the program's, Python's, nor PyTorch's."""
+    return any(
+        not isinstance(base, External) or base.name.partition(".")[0] not in _KNOWN_LIBRARIES
+        for base in foreign_bases(cls)
+    )
+
+
+_KNOWN_LIBRARIES = {"torch", *sys.stdlib_module_names}
 
 
 def wrapper_base(cls: Value) -> str:
