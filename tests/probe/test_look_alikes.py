@@ -98,6 +98,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "device_tested_after_request": {"choice": "cuda"},
         "gpu_made_current": "a negative number makes no GPU the current one",
         "guarded_after_failure": {"choice": "cuda"},
+        "parts_of_pretrained": {"choice": "cuda"},
         "round_of_attempts": "the exception is dealt with",
         "setting_of_script": {"choice": "cuda"},
         "state_of_script": {"choice": "cuda"},

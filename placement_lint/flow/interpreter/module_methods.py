@@ -26,6 +26,7 @@ from placement_lint.flow.domain.values import (
     Symbol,
     Tensor,
     Value,
+    alternatives,
 )
 from placement_lint.flow.events.schema import ParametersRead
 from placement_lint.flow.interpreter import calls, forward, methods
@@ -172,6 +173,9 @@ def _register(machine: Machine, module: Object | Symbol, name: str, arguments: A
         if name == "register_buffer":
             stored = machine.lift(modules.as_buffer, value)
             machine.write(module.id, modules.BUFFER.of(part), TRUE)
+        if name in ("add_module", "register_module"):
+            for _, option in alternatives(value):
+                modules.treat_as_module(machine, option, surely=True)
         machine.signals.program.value_kept(machine, value)
         machine.signals.modules.child_registered(machine, value)
         if name != "register_buffer":

@@ -122,7 +122,9 @@ def _of_object(machine: Machine, value: Object) -> str:
 def _places_of_module(machine: Machine, module: Object) -> str:
     """Where the parameters and buffers of a module are."""
     places = _places(machine, *(value for _, value in modules.placements(machine, module)))
-    return f"its parameters on {places}" if places else "without parameters"
+    if places:
+        return f"its parameters on {places}"
+    return "its parameters unknown" if modules.has_parameters(machine, module) is None else "without parameters"
 
 
 def _places(machine: Machine, *values: Value) -> str:
