@@ -826,6 +826,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "deepspeed_plugin": "the engine of DeepSpeed passes names on",
         "method_kept": REPAIRED,
         "asks_for_its_class": {"wrapper": ""},
+        "class_tests": {"wrapper": ""},
         "class_from_elsewhere": REPAIRED,
         "tried": REPAIRED,
         "compiled": "this wrapper passes attributes on",

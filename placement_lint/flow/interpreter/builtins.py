@@ -204,6 +204,23 @@ def _is_dict(cls: External) -> bool | None:
     return False if cls.name in ("builtins.list", "builtins.tuple", "builtins.str") else None
 
 
+def _issubclass(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    """``issubclass(type(m), C)`` asks the same as ``isinstance(m, C)``."""
+
+    def test(cls: Value, target: Value) -> Value:
+        owner = cls.parent if isinstance(cls, Symbol) else None
+        if owner is not None and machine.known_part(owner.id, "__class__") == cls:
+            return is_instance_of(machine, owner, target, node)
+        targets = target.items if isinstance(target, Sequence) else (target,)
+        if isinstance(cls, (Class, External)) and all(isinstance(one, (Class, External)) for one in targets):
+            answers = [is_subclass(cls, one) for one in targets]
+            if None not in answers or True in answers:
+                return Const(True in answers)
+        return machine.ask(machine.question(("issubclass", cls, target), text=node))
+
+    return machine.lift(test, arguments.get(0) or NONE, arguments.get(1) or NONE)
+
+
 def _hasattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     owner, name = arguments.get(0) or NONE, arguments.get(1) or NONE
 
@@ -227,8 +244,10 @@ def _type(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
             return External("torch.Tensor")
         if value in ARRAYS:
             return External("numpy.ndarray")
-        if isinstance(value, Object) and value.kind in (Kind.LIST, Kind.DICT):
+        if isinstance(value, Object):
             return value.cls
+        if isinstance(value, Symbol):
+            return machine.part(value.id, "__class__", node, value)
         return machine.fresh(node)
 
     return machine.lift(of, arguments.get(0) or NONE)
@@ -509,6 +528,7 @@ def _vars(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 
 _BUILTINS: dict[str, Callable[[Machine, Arguments, cst.Call], Value]] = {
     "isinstance": _isinstance,
+    "issubclass": _issubclass,
     "hasattr": _hasattr,
     "callable": _callable,
     "type": _type,

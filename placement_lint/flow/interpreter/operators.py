@@ -22,6 +22,7 @@ from placement_lint.flow.domain.values import (
     AtLeast,
     Bound,
     Choice,
+    Class,
     Const,
     Device,
     External,
@@ -58,6 +59,7 @@ from placement_lint.flow.models import (
 from placement_lint.flow.models.operations import Tensors
 from placement_lint.flow.models.replica_losses import ReplicaLosses
 from placement_lint.flow.state import extent
+from placement_lint.flow.state.classes import wrapper_base
 from placement_lint.flow.state.containers import content, depends, length
 from placement_lint.flow.state.devices import Context, as_place, watched
 from placement_lint.flow.state.heap import MAPPING
@@ -383,7 +385,7 @@ def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool
     if operator in (cst.Is, cst.Equal):
         if isinstance(left, Const) and isinstance(right, Const):
             return left.value == right.value
-        if isinstance(left, External) and isinstance(right, External):
+        if isinstance(left, (Class, External)) and isinstance(right, (Class, External)):
             return True if left == right else False if _are_other_types(left, right) else None
         if isinstance(left, (Device, Symbol)) and isinstance(right, (Device, Symbol)):
             return True if left == right else _same_device(left, right)
@@ -411,12 +413,13 @@ def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool
         return _greater(left, right, strict)
     if operator is cst.In and isinstance(right, (Loaded, StateDict)) and _may_name_the_wrapped(left):
         state_dicts.keys_used(machine, right)
+    items = content(machine, right) if operator is cst.In and isinstance(left, (Const, Class, External)) else None
+    if items is not None:
+        found = [_decide(machine, left, item, cst.Equal) for item in items.items]
+        return True if True in found else False if items.exact and None not in found else None
     if operator is cst.In and isinstance(left, Const):
         if (classes := registries.classes_in(machine, right)) is not None:
             return left.value in classes
-        items = content(machine, right)
-        if items is not None and all(isinstance(item, Const) for item in items.items):
-            return True if left in items.items else False if items.exact else None
         if isinstance(right, Const) and isinstance(right.value, str) and isinstance(left.value, str):
             return left.value in right.value
         if isinstance(right, Symbol) and isinstance(left.value, str) and partial_text.surely_has(right, left.value):
@@ -445,10 +448,14 @@ def _differ(machine: Machine, left: Sequence, right: Sequence) -> bool:
     return any(_decide(machine, one, other, cst.Equal) is False for one, other in pairs)
 
 
-def _are_other_types(left: External, right: External) -> bool:
+def _are_other_types(left: Class | External, right: Class | External) -> bool:
     """Whether two types certainly differ: a list is not a tensor, but two names of one library may be aliases."""
-    roots = {left.name.partition(".")[0], right.name.partition(".")[0]}
-    return len(roots) == 2 and ("builtins" in roots or roots == {"numpy", "torch"})
+    if isinstance(left, Class) and isinstance(right, Class):
+        return True
+    roots = {"" if isinstance(one, Class) else one.name.partition(".")[0] for one in (left, right)}
+    if roots == {"torch"}:
+        return bool(wrapper_base(left)) is not bool(wrapper_base(right))
+    return len(roots) == 2 and ("builtins" in roots or roots == {"numpy", "torch"} or roots == {"", "torch"})
 
 
 def _may_name_the_wrapped(key: Value) -> bool:

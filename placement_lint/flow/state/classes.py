@@ -104,7 +104,9 @@ def is_subclass(cls: Class | External, other: Value) -> bool | None:
             none = cls.name.startswith(("torch.utils.data.", "torch.optim."))
             return True if cls.name.startswith("torch.nn.") or cls.name in MODULE_BASES else False if none else None
         others = ("torch.", "builtins.")
-        return False if cls.name.startswith("torch.") and other.name.startswith(others) else None
+        if not cls.name.startswith("torch.") or not other.name.startswith(others):
+            return None
+        return None if _is_extended(other) and cls.name not in WRAPPERS else False
     if any(current == other for current in resolution_order(cls)):
         return True
     if isinstance(other, External):
@@ -117,6 +119,17 @@ def is_subclass(cls: Class | External, other: Value) -> bool | None:
             return False if other.name.startswith("torch.nn.") else None
         return None
     return False if isinstance(other, Class) else None
+
+
+def _is_extended(cls: External) -> bool:
+    """Whether other classes of PyTorch may derive from this one."""
+    name = cls.name.rpartition(".")[2]
+    return name.startswith("_") or name in _EXTENDED
+
+
+# Classes from which others of PyTorch derive, besides those whose names begin with an underscore.
+_EXTENDED = frozenset({"Adam", "Dataset", "Hardtanh", "IterableDataset", "LRScheduler", "Optimizer", "RNNBase",
+                       "RNNCellBase", "Sampler"})  # fmt: skip
 
 
 def class_id(owner: Object) -> int:
