@@ -737,6 +737,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "unreduced-replica-loss": {
         "fallback": REPAIRED,
+        "fallback_of_unknown_class": REPAIRED,
         "mean_of_several": {"reduced": True},
         "each_entry_averaged": REPAIRED,
         "asked_for_its_shape": REPAIRED,

@@ -51,16 +51,17 @@ def used_as_number(
     """
     if not tensor.loss.per_replica and tensor.loss.gathered is None:
         return
-    if machine.does_without(_ERRORS.get(use, "RuntimeError")):
-        machine.dead = tensor.loss.per_replica
-        return
+    certain = tensor.loss.per_replica or use == "backward"
+    handled = machine.does_without(_ERRORS.get(use, "RuntimeError"))
 
     def report(raised: Value) -> Value:
         event = ReplicaLossUsed(node, machine.scene, source, how, use, tensor)
-        certain = tensor.loss.per_replica or use == "backward"
         if raised == TRUE and use != "bool":
             return NONE
-        if tensor.loss.per_replica:
+        if handled:
+            # the program continues in its handler
+            pass
+        elif tensor.loss.per_replica:
             machine.emit(event)
         elif certain or (use in _WANT_NUMBER and not machine.now[NoGrad].count):
             machine.notes[ReplicaLosses].used_as_numbers.append(event)
