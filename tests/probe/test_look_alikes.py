@@ -63,6 +63,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "data-parallel-in-process-group": {
         "either_or": REPAIRED,
+        "evaluates": "there are no gradients",
         "first_rank_only": {"world_size": 1},
         "one_process": {"world_size": 1},
         "own_device": "it averages the gradients by hand",

@@ -32,6 +32,8 @@ class Processes(Notes):
     # the samplers that ask a process group for the rank, and the DataParallels that believe to be alone
     sharing: list[Group] = noted(list, Use.WEIGHED)
     parallels: list[Parallel] = noted(list, Use.WEIGHED)
+    # where the program trains something: it computes gradients, or builds an optimizer
+    trainings: set[cst.CSTNode] = noted(set, Use.AT_END)
 
 
 def is_initialised(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -79,10 +81,12 @@ def parallel_built(machine: Machine, module: Object | Symbol, node: cst.Call) ->
     )
     if ranks.is_one_of_them(machine):
         return
-    if machine.now[Spawned].notes:
-        machine.emit(_in_group(what, machine.now[Spawned].notes[-1], what.scene))
-    else:
-        machine.notes[Processes].parallels.append(what)
+    started = machine.now[Spawned].notes
+    machine.notes[Processes].parallels.append(replace(what, started=started[-1] if started else None))
+
+
+def trained(machine: Machine, what: Value | None, node: cst.CSTNode) -> None:
+    machine.notes[Processes].trainings.add(node)
 
 
 def _rank(machine: Machine, module: Object | Symbol) -> str:
@@ -93,9 +97,16 @@ def _rank(machine: Machine, module: Object | Symbol) -> str:
 
 
 def resolve(machine: Machine) -> set[cst.CSTNode]:
-    """Once the whole program is known: the wrappings that happen in one process of several."""
-    for parallel in machine.notes[Processes].parallels:
-        for group in (*machine.notes[Ranks].groups, *machine.notes[Processes].sharing):
+    """Once the whole program is known: the wrappings that happen in one process of several.
+
+    In a program that only evaluates, there are no gradients to exchange.
+    """
+    noted = machine.notes[Processes]
+    for parallel in noted.parallels if noted.trainings else ():
+        if parallel.started is not None:
+            machine.emit(_in_group(parallel, parallel.started, parallel.scene))
+            continue
+        for group in (*machine.notes[Ranks].groups, *noted.sharing):
             when = parallel.scene.when & group.scene.when
             if when.possible and _belong_together(parallel, group):
                 machine.emit(_in_group(parallel, group.note, replace(parallel.scene, when=when)))
@@ -138,3 +149,5 @@ CALLS: Handlers = {
 
 def listen(signals: Signals) -> None:
     signals.modules.data_parallel_built.connect(parallel_built)
+    signals.training.backward.connect(trained)
+    signals.training.optimizer_built.connect(trained)

@@ -95,6 +95,8 @@ class Parallel:
     label: str
     ddp: str
     rank: str
+    # the call that started this process and others
+    started: Note | None = None
 
 
 @dataclass(frozen=True)
