@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import libcst as cst
@@ -159,8 +159,11 @@ def asks_if_unset(test: cst.BaseExpression, name: str) -> bool:
     return isinstance(target.operator, (cst.Is, cst.Equal)) and last_name(target.comparator) == "None"
 
 
-def asks_if_flag_is_unset(statement: cst.If) -> bool:
-    """``if not self.ready:`` above assignments to attributes only, and among them ``self.ready = True``."""
+def asks_if_flag_is_unset(statement: cst.If, rest: Sequence[cst.CSTNode]) -> bool:
+    """``if not self.ready:`` above assignments to attributes only, and among them ``self.ready = True``.
+
+    Also to variables that ``rest``, the statements that follow, does not mention.
+    """
     test, lines = statement.test, statement.body.body
     if not isinstance(test, cst.UnaryOperation) or not isinstance(test.operator, cst.Not) or statement.orelse:
         return False
@@ -168,11 +171,22 @@ def asks_if_flag_is_unset(statement: cst.If) -> bool:
     targets = [part.targets[0].target for part in parts if isinstance(part, cst.Assign) and len(part.targets) == 1]
     if len(targets) < len(parts) or not all(isinstance(line, cst.SimpleStatementLine) for line in lines):
         return False
-    own = all(isinstance(target, cst.Attribute) and last_name(target.value) == "self" for target in targets)
+    later = {name for line in rest for name in _variables_in(line)}
+    own = all(
+        (isinstance(target, cst.Attribute) and last_name(target.value) == "self")
+        or (isinstance(target, cst.Name) and target.value not in later)
+        for target in targets
+    )
     return own and any(
         isinstance(part, cst.Assign) and same_code(part.targets[0].target, test.expression) and _is_true(part.value)
         for part in parts
     )
+
+
+def _variables_in(node: cst.CSTNode) -> Iterator[str]:
+    """The identifiers in a node, without those of attributes."""
+    attributes = {each.attr for each in nodes_in(node) if isinstance(each, cst.Attribute)}
+    return (each.value for each in nodes_in(node) if isinstance(each, cst.Name) and each not in attributes)
 
 
 def _is_true(node: cst.BaseExpression) -> bool:

@@ -158,7 +158,7 @@ def rebuilt(machine: Machine, name: str, value: Value, node: cst.CSTNode) -> fro
     for place, statement in enumerate(statements):
         if not isinstance(statement, cst.If) or node not in nodes_in(statement.body):
             continue
-        if asks_if_unset(statement.test, name) or asks_if_flag_is_unset(statement):
+        if asks_if_unset(statement.test, name) or asks_if_flag_is_unset(statement, statements[place + 1 :]):
             return frozenset(part for each in statements[place:] for part in nodes_in(each))
     return frozenset()
 
