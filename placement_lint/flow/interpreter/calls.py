@@ -178,6 +178,7 @@ def call_function(
     if machine.now[Calls].running.count(function.node) > 1:
         return machine.fresh(f"{function.name}()")
     if _has_no_place_for(function, arguments) or _lacks_arguments(function, arguments):
+        machine.dead = machine.dead or _misses_signature(function, arguments, node)
         # The call raises, or it actually calls an override that accepts these arguments.
         return foreign(machine, arguments, node)
     result = attempt(machine, function, arguments, node, receiver)
@@ -226,6 +227,14 @@ def _lacks_arguments(function: Function, arguments: Arguments) -> bool:
         return False
     rest = function.parameters[len(arguments.positional) :]
     return any(one.default is None and one.name.value not in arguments.keywords for one in rest)
+
+
+def _misses_signature(function: Function, arguments: Arguments, node: cst.CSTNode) -> bool:
+    """Whether a call raises TypeError that names the function, or the class whose ``__init__`` it is."""
+    called = last_name(node.func) if isinstance(node, cst.Call) else ""
+    owner = function.owner
+    meant = called == function.name if owner is None else function.name == "__init__" and called == owner.name
+    return meant and (_has_no_place_for(function, arguments) or _lacks_arguments(function, arguments))
 
 
 def _has_no_place_for(function: Function, arguments: Arguments) -> bool:
@@ -449,7 +458,7 @@ def construct(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTN
     elif isinstance(initialiser, Function):
         call_function(machine, initialiser, arguments, node, instance)
         # An __init__ that raises on every path is an abstract base: the instance is unknown.
-        machine.dead = False
+        machine.dead = _misses_signature(initialiser, arguments.with_receiver(instance), node)
     elif cls.fields:
         for position, name in enumerate(cls.fields):
             value = arguments.get(position, name) or find(machine, cls, name)
