@@ -32,7 +32,7 @@ from placement_lint.flow.domain.path_condition import (
     of,
 )
 from placement_lint.flow.domain.record import replace
-from placement_lint.flow.domain.values import Class
+from placement_lint.flow.domain.values import Class, Symbol
 from placement_lint.flow.driver.analyse import Account, analyse
 from placement_lint.flow.events.schema import Event
 from placement_lint.flow.incremental.definition_memo import Outcomes
@@ -281,8 +281,13 @@ def _can_be_said(decisions: Collection[Answer]) -> bool:
         return False
     if len(decisions) == 1:
         return True
-    options = [switches(answer.question) for answer in decisions]
-    return len(options) <= _MOST_OPTIONS and all(options) and frozenset.intersection(*options) == frozenset()
+    # answers about the values of one option count as one
+    options: dict[object, frozenset[Symbol]] = {}
+    for answer in decisions:
+        about = answer if answer.question.rivals is None else answer.question.rivals
+        options[about] = options.get(about, frozenset()) | switches(answer.question)
+    distinct = len(options) == 1 or not frozenset.intersection(*options.values())
+    return len(options) <= _MOST_OPTIONS and distinct and all(_is_of_user(answer) for answer in decisions)
 
 
 def _is_of_user(answer: Answer) -> bool:
@@ -319,14 +324,14 @@ def _without_implied(decisions: list[Answer]) -> list[Answer]:
 
 
 def _without_rivals(decisions: list[Answer]) -> list[Answer]:
-    """One of the questions that exclude each other: the one answered yes, or any one if all are answered no."""
+    """Of the questions that exclude each other, the one answered yes, or all if all are answered no."""
     winners = {answer.question.rivals for answer in decisions if answer.given}
     kept: dict[object, Answer] = {}
     for answer in sorted(decisions, key=lambda answer: (not answer.given, answer.question.text)):
         rivals = answer.question.rivals
-        if rivals is None:
+        if rivals is None or rivals not in winners:
             kept[answer] = answer
-        elif answer.given or rivals not in winners:
+        elif answer.given:
             kept.setdefault(rivals, answer)
     return list(kept.values())
 
