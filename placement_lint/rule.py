@@ -113,7 +113,8 @@ class Problem:
     condition under which the problem holds goes between the two. ``severity`` overrides the rule's severity.
     ``facts`` are the parameters of the rule's experiment, as plain data; missing ones have the values of the rule's own
     demonstration. ``replay`` is None if running the program does not show the problem. ``for_any_caller``: the code
-    itself is to be changed, even if only some of the calls of its function lead to the problem.
+    itself is to be changed, even if only some of the calls of its function lead to the problem. ``without_gpu`` is the
+    message if the problem is there on machines without a GPU only, unless it is the same.
 
     The analysis fills in the other fields. ``scene``: the path to the node. ``when``: the condition of the finding.
     ``sites``: nodes to report at if ``node`` is in a plain function of another file, the best one first. ``about``: the
@@ -129,6 +130,7 @@ class Problem:
     facts: Mapping[str, object] = field(default_factory=dict)
     replay: Replay | None = None
     for_any_caller: bool = False
+    without_gpu: str = ""
     scene: Scene | None = field(default=None, compare=False)
     when: When | None = None
     sites: tuple[cst.CSTNode, ...] = ()

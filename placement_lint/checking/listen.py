@@ -168,7 +168,8 @@ def _severity(rule: Rule, charge: _Charge) -> Severity:
 
 
 def _sentence(problem: Problem, when: When) -> str:
-    parts = [f"{problem.message} {when.words}" if when.words else problem.message, problem.advice]
+    message = problem.without_gpu if problem.without_gpu and when.machines == NO_GPU else problem.message
+    parts = [f"{message} {when.words}" if when.words else message, problem.advice]
     return "; ".join(part for part in parts if part)
 
 
