@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -85,7 +84,7 @@ from placement_lint.flow.models.autocast import Autocast
 from placement_lint.flow.models.gradients import NoGrad
 from placement_lint.flow.state import extent, imports, options
 from placement_lint.flow.state.budget import KEPT_BY_BUILDING, KEPT_BY_CALL
-from placement_lint.flow.state.classes import find, foreign_bases, module_base, wrapper_base
+from placement_lint.flow.state.classes import find, foreign_bases, has_unknown_base, module_base, wrapper_base
 from placement_lint.flow.state.heap import ITEMS, MAPPING, Cell, Slot
 from placement_lint.flow.state.machine import MAX_CALL_DEPTH, Frame, Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
@@ -477,15 +476,10 @@ def library_constructor(
         return
     if instance.kind is Kind.DICT:
         attribute_dicts.fill(machine, instance, arguments)
-    bases = foreign_bases(cls)
-    known = all(isinstance(base, External) and base.name.partition(".")[0] in _MOVING_NOTHING for base in bases)
-    if known:
-        machine.signals.program.values_given_away(machine, arguments.values(), node)
-    else:
+    if has_unknown_base(cls):
         foreign(machine, arguments, node)
-
-
-_MOVING_NOTHING = {"torch", *sys.stdlib_module_names}
+    else:
+        machine.signals.program.values_given_away(machine, arguments.values(), node)
 
 
 # In a class that is an entry point, the parts of parts are outlines: each class is analysed separately.

@@ -68,7 +68,10 @@ def foreign_bases(cls: Class) -> list[Value]:
 
 
 def has_unknown_base(cls: Class) -> bool:
-    """Whether it may be a module because of a class that is neither the program's, Python's, nor PyTorch's."""
+    """Whether it extends a class that is neither the program's, Python's, nor PyTorch's.
+
+    Such a class may be a module, and what its constructor does with its arguments is unknown.
+    """
     return any(
         not isinstance(base, External) or base.name.partition(".")[0] not in _KNOWN_LIBRARIES
         for base in foreign_bases(cls)
