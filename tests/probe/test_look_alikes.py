@@ -97,6 +97,11 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "device-choice-ignored": {
         "by_name": "no name leads to what asks for CUDA: it needs arguments, or is private",
         "device_tested_after_request": {"choice": "cuda"},
+        "chosen_by_statement_after_exit": {"choice": "cuda"},
+        "made_where_others_are": {"choice": "cuda"},
+        "gpu_of_a_given_number": {"choice": "cuda"},
+        "gpus_of_two_numbers": {"choice": "cuda"},
+        "number_of_settings": "a negative number makes no GPU the current one",
         "gpu_made_current": "a negative number makes no GPU the current one",
         "guarded_after_failure": {"choice": "cuda"},
         "parts_of_pretrained": {"choice": "cuda"},

@@ -698,4 +698,6 @@ def tells(value: Value | None) -> bool:
         return not value.items or any(tells(item) for item in value.items)
     if isinstance(value, Mapping):
         return any(tells(item) for _, item in value.items)
-    return value is not None and not isinstance(value, (Symbol, AtLeast))
+    if isinstance(value, Symbol):
+        return value.preferred is not None
+    return value is not None and not isinstance(value, AtLeast)

@@ -83,9 +83,10 @@ class DeviceChoices(Notes):
     moving_tests: set[cst.BaseExpression] = noted(set, Use.AT_END)
 
 
-def used(machine: Machine, target: Value, node: cst.Call) -> None:
-    """Something is moved to ``target``: if that is the CPU on some machines, the program chooses."""
-    if node.args and _is_where_a_tensor_is(machine, node.args[0].value):
+def used(machine: Machine, target: Value, node: cst.Call, written: cst.BaseExpression | None = None) -> None:
+    """Something is moved to ``target``, or made there: if that is the CPU on some machines, the program chooses."""
+    written = written or (node.args[0].value if node.args else None)
+    if written is not None and _is_where_a_tensor_is(machine, written):
         return
     # The device of another tensor does not show what the program would choose.
     named = [(guard, option) for guard, option in alternatives(target) if not isinstance(option, Tensor)]
@@ -106,7 +107,7 @@ def used(machine: Machine, target: Value, node: cst.Call) -> None:
     ]
     if not options and not (on_cpu and len(places) > 1):
         return
-    text = machine.text(node.args[0].value) if node.args else "the device"
+    text = machine.text(written) if written is not None else "the device"
     note = Note(node, f"`{text}` is used here")
     if on_cpu and len(places) > 1 and (machine.at_home or _is_about_devices(on_cpu[0])):
         machine.notes[DeviceChoices].chosen.append(
@@ -207,6 +208,7 @@ def request(
     *,
     fixed: bool = False,
     current: Value | None = None,
+    number: Symbol | None = None,
 ) -> None:
     """CUDA is requested explicitly; ``nn.CrossEntropyLoss().cuda()`` has nothing to move, on any machine."""
     if machine.now[Calls].standalone and not asks_about_devices(machine.tested & machine.decided):
@@ -226,7 +228,7 @@ def request(
     if module is None or modules.has_parameters(machine, module) is not False:
         follows, names = current_is_chosen(machine), visible(machine)
         machine.notes[DeviceChoices].requests.append(
-            Request(node, scene, how, written, follows, names, machine.at_home, fixed, current)
+            Request(node, scene, how, written, follows, names, machine.at_home, fixed, current, number)
         )
     guarding = _device_flags(machine.tested)
     if guarding is not None and current is None:
@@ -260,12 +262,24 @@ def request_literal(
             request(machine, place.written, node, module, place.written, current=current)
 
 
+def request_number(machine: Machine, given: Symbol, node: cst.CSTNode, module: Object | Symbol | None = None) -> None:
+    """``x.cuda(args.gpu)`` needs CUDA, whatever the number is."""
+    if is_option(given) and not _is_item(given) and not _names_process(given):
+        request(machine, node, node, module, fixed=True, number=given)
+
+
 def request_current(machine: Machine, given: Value, node: cst.Call) -> None:
     """``torch.cuda.set_device(given)`` needs CUDA; a negative number, as an option may be, changes nothing."""
-    if isinstance(given, (Const, Device)):
-        request_literal(machine, given, argument(node, 0, "device"), node, node, current=given)
-    elif isinstance(given, Symbol) and _is_number(given.preferred) and not _names_process(given):
-        request(machine, node, node, fixed=True, current=given)
+
+    def request_one(option: Value) -> Value:
+        if isinstance(option, (Const, Device)):
+            request_literal(machine, option, argument(node, 0, "device"), node, node, current=option)
+        elif isinstance(option, Symbol) and _is_number(option.preferred) and not _names_process(option):
+            request(machine, node, node, fixed=True, current=option)
+        return NONE
+
+    with machine.as_written():
+        machine.lift(request_one, given)
 
 
 def _is_number(value: Const | None) -> bool:
@@ -561,7 +575,8 @@ def _is_about_else(machine: Machine, chosen: Chosen) -> bool:
     """
     flags = any(cube.answers for cube in chosen.surely_not.cubes)
     fetched = () if chosen.of_module else machine.notes[DeviceChoices].fetched
-    on_gpu = (*(asked.scene.reach for asked in machine.notes[DeviceChoices].requests), *fetched)
+    moved = (asked for asked in machine.notes[DeviceChoices].requests if asked.current is None)
+    on_gpu = (*(asked.scene.reach for asked in moved), *fetched)
     return flags and any(reach.implies(chosen.surely_not) for reach in on_gpu)
 
 
@@ -688,6 +703,8 @@ def _ignores(node: cst.CSTNode, visits: list[Request], chosen: Chosen) -> bool:
         return False
     if any(_decides(asked.current, chosen) for asked in visits):
         return False
+    if any(asked.number is not None and _follows_number(asked.number, asked.scene, chosen) for asked in visits):
+        return False
     if all(_is_for_several_processes(asked.scene.reach) for asked in visits):
         return False
     return _may_fall_elsewhere([asked.scene for asked in visits], chosen)
@@ -699,6 +716,12 @@ def _decides(number: Value | None, chosen: Chosen) -> bool:
     return isinstance(number, Symbol) and (
         number == chosen.option or any(_is_about(answer.question, number) for answer in answers)
     )
+
+
+def _follows_number(number: Symbol, scene: Scene, chosen: Chosen) -> bool:
+    """Whether the choice is one between GPUs, or the program looks at the number first: who gives it wants a GPU."""
+    answers = (answer for cube in scene.reach.cubes for answer in cube.answers)
+    return chosen.by_index or number == chosen.option or any(_is_about(answer.question, number) for answer in answers)
 
 
 def _names_process(option: Symbol) -> bool:

@@ -66,6 +66,7 @@ def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node:
     how = node if written is None else f"device={source_text(written)}"
     given = device_choice.without_cpu(machine, given, written, node)
     device_choice.request_literal(machine, given, written, how, node)
+    device_choice.used(machine, given, node, written)
     rows, literal = _rows(machine, shape, arguments), shape is Shape.DATA
     dims = _dimensions(machine, shape, arguments)
 

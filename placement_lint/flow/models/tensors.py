@@ -397,6 +397,7 @@ def move_target(machine: Machine, name: str, arguments: Arguments, node: cst.Cal
         device_choice.request(machine, node, node)
         return Device("cuda")
     if name == "cuda" and isinstance(given, Symbol):
+        device_choice.request_number(machine, given, node)
         visible_devices.name_device(machine, Device("cuda", given), node, node)
         return Device("cuda", given)
     source = device_choice.argument(node, 0, "device")

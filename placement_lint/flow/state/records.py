@@ -67,6 +67,8 @@ class Request:
     fixed: bool = False
     # the number of the GPU that becomes the current one: nothing is moved, so it is harmless where there is one
     current: Value | None = None
+    # the option that gives the number of the GPU
+    number: Symbol | None = None
 
 
 @dataclass(frozen=True)
