@@ -216,12 +216,25 @@ def called_in(node: cst.CSTNode) -> Iterator[str]:
 
 # Calls that change nothing, and whose result says what the program was told to use, or could use.
 _ASK = frozenset({"is_available", "device_count", "device", "getattr", "get", "getenv", "bool", "int", "str", "len"})
+# The statements with which a program chooses, and says what it chose.
+_CHOOSE = (cst.Assign, cst.AnnAssign, cst.If, cst.Pass, cst.Expr)
+_SAY = frozenset({"print", "format"})
 
 
 def only_asks(node: cst.CSTNode) -> bool:
-    """Whether a node reads settings, and asks for the devices that there are, but does nothing."""
+    """Whether an expression reads settings, and asks for the devices that there are, but does nothing."""
     calls = (each.func for each in nodes_in(node) if isinstance(each, cst.Call))
     return all(last_name(function) in _ASK for function in calls)
+
+
+def only_chooses(node: cst.If) -> bool:
+    """Whether the branches of a statement only give names values, as a conditional expression does."""
+    for each in nodes_in(node):
+        if isinstance(each, cst.Call) and last_name(each.func) not in _ASK | _SAY:
+            return False
+        if isinstance(each, (cst.BaseSmallStatement, cst.BaseCompoundStatement)) and not isinstance(each, _CHOOSE):
+            return False
+    return True
 
 
 def reads_attribute(node: cst.CSTNode, name: str) -> bool:

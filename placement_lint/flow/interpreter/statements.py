@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Many
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TypeGuard
 
@@ -60,6 +60,7 @@ from placement_lint.source.querying import (
     leaves,
     may_break,
     names_in,
+    only_chooses,
     raises,
     same_code,
 )
@@ -226,13 +227,16 @@ def _if(machine: Machine, node: cst.If) -> None:
         goes_on[answer] = not machine.dead
         return result
 
-    machine.fork(
-        (
-            (holds, lambda: run(True, lambda: _block(machine, node.body), node.orelse)),
-            (holds.negation, lambda: run(False, lambda: _else(machine, node.orelse), node.body)),
-        ),
-        asks=True,
-    )
+    # A choice of a device is the same in whichever form it is written, and whether something before it raises or not.
+    is_settled = machine.path.excludes(holds) or machine.path.excludes(holds.negation)
+    with machine.as_written() if is_settled and only_chooses(node) else nullcontext():
+        machine.fork(
+            (
+                (holds, lambda: run(True, lambda: _block(machine, node.body), node.orelse)),
+                (holds.negation, lambda: run(False, lambda: _else(machine, node.orelse), node.body)),
+            ),
+            asks=True,
+        )
     if len(goes_on) == 2 and goes_on[True] is not goes_on[False]:
         narrowing.narrow(machine, node.test, goes_on[True])
     if len(goes_on) == 1 and not machine.dead:
