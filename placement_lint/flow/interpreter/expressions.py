@@ -228,7 +228,10 @@ def _dict(machine: Machine, node: cst.Dict) -> Value:
     values = [value for _, value in pairs]
     machine.signals.program.values_given_away(machine, values, node)
     machine.signals.program.values_collected(machine, values)
-    return new_dict(machine, _with_pairs(mapping, pairs), node)
+    content = _with_pairs(mapping, pairs)
+    made = new_dict(machine, content, node)
+    options.note_display(machine, made, content)
+    return made
 
 
 def _with_pairs(mapping: Mapping, pairs: list[tuple[Value, Value]]) -> Mapping:

@@ -58,7 +58,7 @@ from placement_lint.flow.models import (
 )
 from placement_lint.flow.models.operations import Tensors
 from placement_lint.flow.models.replica_losses import ReplicaLosses
-from placement_lint.flow.state import extent
+from placement_lint.flow.state import extent, options
 from placement_lint.flow.state.classes import wrapper_base
 from placement_lint.flow.state.containers import content, depends, length
 from placement_lint.flow.state.devices import Context, as_place, watched
@@ -98,6 +98,7 @@ def truth(
         return any_of(guard & holds for guard, holds in ways)
     if isinstance(value, Tensor):
         replica_losses.used_as_number(machine, value, "bool", f"testing `{machine.text(node)}`", node, node)
+    value = options.setting(machine, node, value) if isinstance(node, cst.BaseExpression) else value
     if isinstance(value, Const):
         setting = device_choice.setting(machine, node, value)
         return setting or (ALWAYS if value.value else ALWAYS.negation)
@@ -245,6 +246,7 @@ def comparison(machine: Machine, node: cst.Comparison) -> Value:
     )
     left = expressions.evaluate(machine, node.left)
     around.testing = outer
+    left = options.setting(machine, node.left, left)
     right = expressions.evaluate(machine, target.comparator)
     if len(node.comparisons) > 1:
         return machine.fresh(node)

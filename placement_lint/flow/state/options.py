@@ -28,9 +28,10 @@ from placement_lint.flow.domain.values import (
     Symbol,
     Value,
 )
-from placement_lint.flow.state.heap import Slot
+from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
-from placement_lint.flow.state.names import names_of
+from placement_lint.flow.state.names import names_of, value_of
+from placement_lint.source.abstract import meaning
 from placement_lint.source.querying import dotted, last_name
 from placement_lint.source.walking import nodes_in
 
@@ -196,6 +197,46 @@ def _owners_in(body: cst.CSTNode) -> Iterator[cst.BaseExpression]:
             owner, name, *_ = (argument.value for argument in each.args)
             if not isinstance(name, cst.SimpleString):
                 yield owner
+
+
+# The cell of a dict with what its display says, if that is at the top level of another file.
+_SETTINGS = Slot("settings")
+
+
+def note_display(machine: Machine, made: Object, content: Mapping) -> None:
+    """Record that a dict is one of settings: another file than the program's own displays it at its top level."""
+    if machine.frame.function is None and not machine.at_home:
+        machine.write(made.id, _SETTINGS, content)
+
+
+def setting(machine: Machine, source: cst.BaseExpression, value: Value) -> Value:
+    """The option that ``config["mode"]`` is where the program tests it: its users edit the file that has the dict."""
+    if not isinstance(source, cst.Subscript) or not machine.at_home:
+        return value
+    if not isinstance(value, Const) or type(value.value) not in (bool, str):
+        return value
+    owner = _owner_of_item(machine, source)
+    displayed = machine.read(owner.id, _SETTINGS) if owner is not None else None
+    # What the program itself has put there is no setting.
+    if owner is None or not isinstance(displayed, Mapping) or displayed.get(_key_of(source)) != value:
+        return value
+    return machine.part(owner.id, _key_of(source), source, preferred=value)
+
+
+def _owner_of_item(machine: Machine, source: cst.Subscript) -> Object | None:
+    owner = value_of(machine, source.value)
+    if isinstance(source.value, cst.Subscript):
+        outer = _owner_of_item(machine, source.value)
+        content = machine.read(outer.id, MAPPING) if outer is not None else None
+        owner = content.get(_key_of(source.value)) if isinstance(content, Mapping) else None
+    return owner if isinstance(owner, Object) else None
+
+
+def _key_of(source: cst.Subscript) -> str:
+    """The key in ``config["mode"]``; empty if it is not written out."""
+    index = source.slice[0].slice if len(source.slice) == 1 else None
+    key = index.value if isinstance(index, cst.Index) else None
+    return str(meaning(key)) if isinstance(key, cst.SimpleString) else ""
 
 
 def _is_written_out(target: cst.Subscript) -> bool:
