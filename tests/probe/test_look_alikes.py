@@ -244,6 +244,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unknown": {"tensor": True},
     },
     "load-without-map-location": {
+        "named_by_split": "no state is loaded",
+        "updated_table": "no state is loaded",
         "setting_of_script": "it never runs without the GPU that it was saved from",
         "scheduler_state": "there are no tensors in what is loaded",
         "default_tensor_type": "the program needs a GPU",

@@ -120,6 +120,8 @@ def call_method(machine: Machine, receiver: Value, name: str, arguments: Argumen
         return state_keys.join(machine, receiver.value, key)
     if isinstance(receiver, (Loaded, StateDict)) and name in _USES_KEYS:
         state_dicts.keys_used(machine, receiver)
+    if isinstance(receiver, StateDict) and name == "update":
+        checkpoints.restored(machine, arguments.get(0))
     if isinstance(receiver, StateDict):
         return _state_method(machine, receiver, name, node)
     if isinstance(receiver, Loaded):

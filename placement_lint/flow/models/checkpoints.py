@@ -93,6 +93,7 @@ def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> V
     """``torch.load(file)``"""
     noted = machine.notes[Checkpoints]
     name = _name(machine, arguments.get(0, "f"), node.args[0].value)
+    letters = partial_text.letters(arguments.get(0, "f"))
     mapped = arguments.get(1, "map_location")
     device_choice.request_literal(machine, mapped, device_choice.argument(node, 1, "map_location"), node, node)
     if (mapped is None or mapped == NONE) and not arguments.spread:
@@ -100,10 +101,9 @@ def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> V
         written = name in noted.saved_on_cpu or _saves_there_itself(machine, node.args[0].value)
         joined = None if ranks.is_one_of_them(machine) else ranks.joined(machine)
         noted.unmapped.append(Unmapped(node, scene, file, name, written, machine.at_home, joined))
-        if _CHECKPOINT.search(file):
+        if _CHECKPOINT.search(file) or _CHECKPOINT.search(letters):
             noted.state_loads.add(node)
     resumed = _resumes(machine, arguments.get(0, "f"), file)
-    letters = partial_text.letters(arguments.get(0, "f"))
     return Loaded(file, node=node, path=machine.path, resumed=resumed, name=letters)
 
 
