@@ -66,6 +66,7 @@ from placement_lint.flow.models import (
     attribute_dicts,
     averaged,
     checkpoints,
+    device_choice,
     hooks,
     loaders,
     module_hooks,
@@ -620,9 +621,11 @@ def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: 
         module_hooks.removed(machine, callee.parent)
     if method == "add_argument":
         ranks.notice_option(machine, arguments)
+        device_choice.notice_option(machine, arguments, node)
     if callee.parent is not None and method in options.OVERRIDING:
         settings.update(machine, callee.parent, method, arguments, node)
     if callee.parent is not None and (parsed := options.call(machine, callee.parent, method, arguments, node)):
+        device_choice.parsed(machine, parsed)
         return parsed
     if isinstance(callee.parent, Symbol) and isinstance(node.func, cst.Attribute):
         members.call_method(machine, callee.parent, node.func, arguments, node)

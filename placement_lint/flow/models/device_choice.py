@@ -14,6 +14,7 @@ from functools import lru_cache
 import libcst as cst
 
 from placement_lint.flow.api.torch_names import CUDA_CONSTRUCTORS, LEGACY_TYPE
+from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import (
     ALWAYS,
     ANY_MACHINE,
@@ -35,6 +36,7 @@ from placement_lint.flow.domain.path_condition import (
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     CPU,
+    FALSE,
     NONE,
     Choice,
     Comparison,
@@ -44,6 +46,7 @@ from placement_lint.flow.domain.values import (
     Mapping,
     Object,
     Place,
+    Sequence,
     Symbol,
     Tensor,
     Value,
@@ -56,9 +59,10 @@ from placement_lint.flow.state.devices import Context, as_place, current_is_chos
 from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Calls
-from placement_lint.flow.state.names import value_of, visible
+from placement_lint.flow.state.names import names_of, value_of, visible
 from placement_lint.flow.state.notes import Notes, Use, noted
-from placement_lint.flow.state.options import is_option, looks_into_command_line
+from placement_lint.flow.state.options import NAMESPACE, default, is_option, looks_into_command_line
+from placement_lint.flow.state.program import Program
 from placement_lint.flow.state.records import Chosen, Request
 from placement_lint.rule import Note
 from placement_lint.source.abstract import meaning
@@ -79,6 +83,10 @@ class DeviceChoices(Notes):
     returned: set[cst.CSTNode] = noted(set, Use.AT_END)
     # settings of the script itself that say whether CUDA is used, with how they are written and what they are set to
     settings: dict[Question, tuple[cst.BaseExpression, Const]] = noted(dict, Use.AT_END)
+    # the options of the command line that keep a program off CUDA, by name, with where they are declared
+    declared: dict[str, cst.Call] = noted(dict, Use.AT_END)
+    # the results of ``parse_args``
+    namespaces: list[Symbol] = noted(list, Use.AT_END)
     # tests of a tensor's device under which it is moved to that very device, and nothing else
     moving_tests: set[cst.BaseExpression] = noted(set, Use.AT_END)
 
@@ -134,6 +142,41 @@ def used(machine: Machine, target: Value, node: cst.Call, written: cst.BaseExpre
                 function=machine.scene.function,
             )
         )
+
+
+# The names of options that keep a program off CUDA.
+_WORDS_FOR_CPU = frozenset({"cpu", "use_cpu", "force_cpu", "cpu_only", "on_cpu"})
+_WORDS_AGAINST_CUDA = frozenset({"no_cuda", "no_gpu", "disable_cuda", "disable_gpu", "without_cuda", "without_gpu"})
+
+
+def notice_option(machine: Machine, arguments: Arguments, node: cst.Call) -> None:
+    """``parser.add_argument("--no_cuda", action="store_true")``"""
+    for given in arguments.positional if arguments.keyword("action") == Const("store_true") else ():
+        name = str(given.value).lstrip("-").replace("-", "_") if isinstance(given, Const) else ""
+        if name in _WORDS_FOR_CPU | _WORDS_AGAINST_CUDA:
+            machine.notes[DeviceChoices].declared[name] = node
+
+
+def parsed(machine: Machine, result: Value) -> None:
+    """The command line is parsed."""
+    values = result.items if isinstance(result, Sequence) else (result,)
+    machine.notes[DeviceChoices].namespaces.extend(
+        value for value in values if isinstance(value, Symbol) and value.type == NAMESPACE
+    )
+
+
+def _unasked(machine: Machine) -> Iterator[Chosen]:
+    """The choices that the program offers to its user and never asks for."""
+    noted = machine.notes[DeviceChoices]
+    for namespace in noted.namespaces if not machine.notes[Program].overlooks else ():
+        for name, node in noted.declared.items():
+            is_known = machine.known_part(namespace.id, name) is not None or machine.read(namespace.id, name)
+            if is_known or default(machine, namespace, name) != FALSE:
+                continue
+            text = f"{next(names_of(machine, machine.module_frame, namespace), 'args')}.{name}"
+            given = machine.part(namespace.id, name, text, namespace, preferred=FALSE)
+            on_cpu = answered(machine.question(given, text=text), True)
+            yield Chosen(on_cpu, on_cpu, Note(node, "the option is declared here, and nothing reads it"), text)
 
 
 def _is_about_devices(choice: Condition) -> bool:
@@ -263,8 +306,8 @@ def request_literal(
 
 
 def request_number(machine: Machine, given: Symbol, node: cst.CSTNode, module: Object | Symbol | None = None) -> None:
-    """``x.cuda(args.gpu)`` needs CUDA, whatever the number is."""
-    if is_option(given) and not _is_item(given) and not _names_process(given):
+    """``x.cuda(args.gpu)`` and ``x.cuda(gpus[0])`` need CUDA, whatever the number is."""
+    if not _names_process(given):
         request(machine, node, node, module, fixed=True, number=given)
 
 
@@ -428,7 +471,6 @@ def _none_of(flags: Condition) -> Condition:
 
 
 _WORDS_FOR_CUDA = ("cuda", "gpu", "device", "accel")
-_WORDS_FOR_CPU = frozenset({"cpu", "use_cpu", "force_cpu", "cpu_only", "on_cpu"})
 # That no index is given often means all the GPUs; sizes are the same wherever ``labels_cuda`` is.
 _OF_ELSE = frozenset({"None", "size", "shape"})
 # Calls that leave what they are given the flag that it is.
@@ -514,6 +556,7 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
     """Report every request that is reached where some choice falls elsewhere; their nodes."""
     noted = machine.notes[DeviceChoices]
     noted.requests = _executions(noted.requests)
+    noted.chosen.extend(_unasked(machine))
     by_node: dict[cst.CSTNode, list[Request]] = {}
     for asked in noted.requests:
         by_node.setdefault(asked.node, []).append(asked)
