@@ -73,9 +73,13 @@ def call_at_once(call: Any, **kwargs: Any) -> None:
 
 
 def exchange(index: int) -> int:
-    """`cudaSetDevice`, returning the device before; a negative index changes nothing."""
+    """`cudaSetDevice`, returning the device before; a negative index changes nothing.
+
+    PyTorch starts CUDA first: `torch/csrc/cuda/Module.cpp`, `THCPModule_setDevice_wrap`.
+    """
     before = here().current
     if index >= 0:
+        torch.cuda._lazy_init()  # type: ignore[no-untyped-call]
         here().current = index
     return before
 

@@ -83,6 +83,7 @@ WITHOUT_GPU = {
     "tensor": lambda: torch.tensor([1.0], device="cuda:0"),
     "index": lambda: torch.ones(1).to(0),
     "current_device": lambda: torch.cuda.current_device(),
+    "set_device": lambda: torch.cuda.set_device(0),
     "properties": lambda: torch.cuda.get_device_properties(0),
     "legacy": lambda: torch.cuda.FloatTensor(2),
 }
