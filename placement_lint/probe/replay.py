@@ -880,13 +880,15 @@ def _asks_for(case: Case, piece: Piece, last: Played) -> bool:
 def _shows(case: Case, played: Played) -> bool:
     """Elsewhere than at its place, an exception is the finding's if a repair of the finding alone ends it.
 
-    A failing assertion of the program's own is not a failed claim.
+    A failing assertion of the program's own is not a failed claim, and what fails on the way is another fault.
     """
     seen = [symptom for symptom in case.symptoms if played.sight.shows(symptom)]
     claimed = played.script.claims | played.script.observers
     if not seen or (seen == [FAILED_CLAIM] and claimed.isdisjoint(played.lines)):
         return False
-    return played.is_in_place or (played.reached and bool(case.repairs()))
+    if not played.reached and claimed.isdisjoint(played.lines):
+        return False
+    return played.is_in_place or bool(case.repairs())
 
 
 def _went_on(case: Case, flagged: Played, control: Played) -> bool:

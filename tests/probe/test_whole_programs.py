@@ -180,3 +180,20 @@ def test_a_rank_by_option_is_given_by_a_launcher(prober: Prober) -> None:
     nodes = replace(case, problem=replace(case.problem, replay=replace(case.problem.replay, crew=TWO_NODES, gpus=0)))
     verdict, _ = Replayer(prober).replayed(nodes)
     assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+
+
+def test_what_fails_on_the_way_is_another_fault(prober: Prober) -> None:
+    """On a machine without a GPU the choice raises first, and the finding is never reached."""
+    text = """
+    import torch
+    from torch import nn
+
+    use_cuda = True
+    net = nn.Linear(4, 2)
+    if use_cuda:
+        net = net.cuda()
+    for row in sorted([]):
+        print(net(torch.zeros(row, 4).cuda()))
+    """
+    verdict, _ = Replayer(prober).replayed(case_of(dedent(text), "DPL506"))
+    assert verdict.outcome is Outcome.INCONCLUSIVE, verdict.observed
