@@ -84,7 +84,8 @@ class Replay:
     them, the bug is expected to raise. ``repairs``: new text for nodes (alternatives), which makes the repaired arm if
     the problem has no rewrite. ``instead``: lines to use if none of these is possible.
 
-    ``crew``: the processes that run the program, if one is not enough. ``gpus``: the minimum number of GPUs.
+    ``crew``: the processes that run the program, if one is not enough. ``gpus``: the minimum number of GPUs,
+    if it is not that of the experiment.
     ``workers``: keep the worker processes of data loaders. ``saved_on``: the device of checkpoints that the program
     loads and other programs saved. ``along``: methods whose calls belong to the slice.
 
@@ -97,7 +98,7 @@ class Replay:
     mended: tuple[Line, ...] = ()  # lines to add, as an alternative to ``repairs``
     instead: tuple[Line, ...] = ()
     crew: Crew = ALONE
-    gpus: int = 0
+    gpus: int | None = None
     workers: bool = False
     saved_on: str = "cpu"
     along: tuple[str, ...] = ()

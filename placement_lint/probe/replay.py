@@ -255,10 +255,14 @@ class Case:
         """Numbers of GPUs with which it shows, the likeliest first."""
         if self.kind != CUDA:
             return [1]
-        needed = max(self.replay.gpus, self.experiment.gpus_for(self.experiment.completed(self.problem.facts)))
+        needed = self.replay.gpus
+        if needed is None:
+            needed = self.experiment.gpus_for(self.experiment.completed(self.problem.facts))
         if self.replay.crew != ALONE:
             return [max(needed, self.replay.crew.ranks // self.replay.crew.nodes)]
         counts = {MANY_GPUS: max(2, needed), ONE_GPU: 1, NO_GPU: 0}
+        if not needed:  # without a GPU it shows at once
+            counts = dict(reversed(counts.items()))
         machines = self.problem.when.machines if self.problem.when is not None else ANY_MACHINE
         return [
             count

@@ -86,7 +86,7 @@ def check(event: CudaRequested) -> Iterator[Problem]:
         advice="use the chosen device",
         rewrite=None if legacy or event.fixed else unsafe(f"use `{event.device}`", on_device(event.node, event.device)),
         facts={"legacy": legacy},
-        replay=Replay(repairs=() if event.fixed else tuple(_on(event, device) for device in _devices(event))),
+        replay=Replay(repairs=() if event.fixed else tuple(_on(event, device) for device in _devices(event)), gpus=0),
         for_any_caller=True,
         without_gpu=f"{ignores}: it raises",
     )
