@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -279,13 +279,16 @@ class Case:
         yield from (replace(piece, lenient=True) for piece in pieces if not piece.units.verbatim)
 
     def imported(self) -> Iterator[Piece]:
-        """The whole program as each of those gets it that import it."""
+        """The whole program as each of those gets it that import it: first all of them in the likeliest way."""
         supply = self._supply(self.circumstances.answers)
-        for entry in (replace(entry, answers=self.circumstances.answers) for entry in self.entries):
-            name = f"program, imported by {Path(entry.path).name},"
-            for verbatim, command in (*((True, way) for way in entry.ways), *((False, way) for way in entry.ways[:2])):
-                units = Slice.whole(self.program, self._criteria, verbatim)
-                yield Piece(name, units, supply.edits, supply.lines, entry, mended=not verbatim, command=command)
+        entries = [replace(entry, answers=self.circumstances.answers) for entry in self.entries]
+        turns = zip_longest(*([(entry, way) for way in entry.ways] for entry in entries))
+        for number, turn in enumerate(turns):
+            for entry, command in filter(None, turn):
+                name = f"program, imported by {Path(entry.path).name},"
+                for verbatim in (True, False) if number < 2 else (True,):
+                    units = Slice.whole(self.program, self._criteria, verbatim)
+                    yield Piece(name, units, supply.edits, supply.lines, entry, mended=not verbatim, command=command)
 
     def wholes(self) -> Iterator[Piece]:
         """The program as it is, then adapted to the finding's conditions and to missing files, then also repaired."""
