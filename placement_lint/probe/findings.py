@@ -102,8 +102,12 @@ class _Probing:
 
     def _replayed(self, prober: Prober, finding: Finding, case: Case) -> tuple[Verdict, Scripted | None]:
         if finding.path not in self.replayers:
-            roots = (str(Path(finding.path).absolute().parent), os.getcwd())
-            self.replayers[finding.path] = Replayer(prober, roots)
+            beside = Path(finding.path).absolute().parent
+            inside = [str(folder) for folder in beside.parents if folder.is_relative_to(os.getcwd())]
+            folders = (os.getcwd(), *inside)  # some of which a program may add to those that it imports from
+            # Nobody imports a module from its own folder, where its siblings may have the names of packages.
+            roots = (str(beside), *folders) if _acts(finding.path) else (*folders, str(beside))
+            self.replayers[finding.path] = Replayer(prober, tuple(dict.fromkeys(roots)), str(beside))
         return self.replayers[finding.path].replayed(case)
 
     def _saved(self, finding: Finding, verdict: Verdict | None, script: Scripted | None) -> Saved | None:

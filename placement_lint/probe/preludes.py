@@ -160,7 +160,7 @@ def played(
     Packages that turn out to be missing are ``known`` from then on.
     """
     texts = [text for text in (script.text, script.entry) if text]
-    missing = (name for text in texts for name in missing_packages(text, script.roots))
+    missing = (name for text in texts for name in missing_packages(text, script.roots, script.beside))
     lack = replace(lack, packages=lack.packages.union(missing))
     script = replace(script, hollow=not lack.time)
     if not lack.packages and not lack.everything:

@@ -644,11 +644,15 @@ class Played:
 
 
 class Replayer:
-    """Plays cases in a sandbox, and nothing twice. ``roots`` are the folders from which programs import."""
+    """Plays cases in a sandbox, and nothing twice.
 
-    def __init__(self, prober: Prober, roots: Sequence[str] = ()) -> None:
+    ``roots`` are the folders from which programs import; their file is in the folder ``beside``, else in the first.
+    """
+
+    def __init__(self, prober: Prober, roots: Sequence[str] = (), beside: str = "") -> None:
         self.prober = prober
         self.roots = tuple(roots)
+        self.beside = beside or next(iter(roots), "")
         self.missing: set[str] = set()  # packages that turned out to be
         self.waited = 0.0  # seconds in which others had the processor
         self.is_slow = False  # whether the program took too long
@@ -818,7 +822,7 @@ class Replayer:
     ) -> tuple[Mapping[str, Any], preludes.Lack | None]:
         crew, entry = script.crew, script.entry
         lines = tuple(sorted(script.seen))
-        played = Script(script.text, lines, self.roots, script.limit, ranks=crew.ranks, nodes=crew.nodes)
+        played = Script(script.text, lines, self.roots, script.limit, crew.ranks, crew.nodes, beside=self.beside)
         played = replace(played, lent=script.lent)
         if script.command is not None:
             played = replace(played, argv=script.command.arguments, here=script.command.folder)
@@ -827,7 +831,8 @@ class Replayer:
             played = replace(played, lenient=True, kept=tuple(sorted(script.kept)), symptoms=symptoms)
         if entry is not None:
             roots = (*entry.roots, *self.roots)
-            played = replace(played, roots=roots, entry=entry.uncut if script.verbatim else entry.text, home=entry.home)
+            text = entry.uncut if script.verbatim else entry.text
+            played = replace(played, roots=roots, entry=text, home=entry.home, beside=roots[0])
         try:
             return preludes.played(
                 lambda one: self._play(one, ground),

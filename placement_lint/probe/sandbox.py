@@ -57,7 +57,8 @@ class Inventory:
 class Script:
     """A program of the user's to be played, and the lines whose execution is reported.
 
-    ``roots`` are the folders from which it imports, ``ranks`` the processes that play it together, on ``nodes``.
+    ``roots`` are the folders from which it imports, ``beside`` is that of its own file, ``ranks`` the number of
+    processes that play it together, on ``nodes``.
     With ``entry``, that is the program, and the text is what it gets when it imports the file ``home``. If it is
     ``lenient``, statements that fail are passed over, but for the ``kept`` lines and for ``symptoms`` (leniency.py).
     ``lent`` are texts that it gets when it imports other files. ``argv`` is its command line, given in the folder
@@ -78,6 +79,7 @@ class Script:
     lent: tuple[tuple[str, str], ...] = ()
     argv: tuple[str, ...] = ()
     here: str = ""
+    beside: str = ""
     hollow: bool = False
 
 

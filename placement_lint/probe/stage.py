@@ -215,9 +215,9 @@ class Play:
     """The script to run, or the program ``entry`` that gets the script when it imports the file ``home``.
 
     ``lines`` are the lines of the script whose execution the answer reports. ``roots`` are the folders from which they
-    may import, ``folder`` one of its own. A ``lenient`` play passes over statements that fail for an unrelated reason,
-    but not at the lines that are ``kept``, and never over a symptom. ``lent`` are texts of other files. The
-    program is called with ``argv``.
+    may import, ``beside`` is that of the script's file, else the first of them, ``folder`` one of its own. A
+    ``lenient`` play passes over statements that fail for an unrelated reason, but not at the lines that are ``kept``,
+    and never over a symptom. ``lent`` are texts of other files. The program is called with ``argv``.
     """
 
     text: str
@@ -232,6 +232,7 @@ class Play:
     symptoms: list[tuple[str, str]] = field(default_factory=list)
     lent: list[tuple[str, str]] = field(default_factory=list)
     argv: list[str] = field(default_factory=list)
+    beside: str = ""
 
 
 def played(play: Play, part: Part) -> Answer:
@@ -240,14 +241,14 @@ def played(play: Play, part: Part) -> Answer:
     reached, left = Counter[int](), Counter[int]()
     script = types.ModuleType("__main__")
     # Beside the file of the user's are the files that it reads by way of its name.
-    beside = roots[0] if play.confined and roots else play.folder
-    script.__dict__.update(__file__=os.path.join(beside, SCRIPT))
+    beside = play.beside or next(iter(roots), "")
+    script.__dict__.update(__file__=os.path.join(beside if play.confined and beside else play.folder, SCRIPT))
     builtins.__dict__["__reached__"] = lambda line: reached.update((line,))
     builtins.__dict__["__left__"] = lambda line: left.update((line,))
     sys.modules["__main__"] = script
     sys.argv = [SCRIPT, *play.argv]
     sys.path[:] = [*roots, *sys.path]
-    _join_package(script, play.entry or play.text, roots)
+    _join_package(script, play.entry or play.text, beside)
     linecache.cache[SCRIPT] = (len(play.text), None, play.text.splitlines(keepends=True), SCRIPT)  # for TorchScript
     tree, entry = _noting(ast.parse(play.text), play.lines), ast.parse(play.entry)
     leniency = Leniency(tuple(roots), LIBRARIES, tuple((kind, words) for kind, words in play.symptoms))
@@ -346,12 +347,12 @@ def _seed(rank: int) -> None:
         numpy.random.seed(rank)
 
 
-def _join_package(script: types.ModuleType, text: str, roots: list[str]) -> None:
-    """Make a script part of the package that its folder, the first root, is in, where it has relative imports."""
+def _join_package(script: types.ModuleType, text: str, folder: str) -> None:
+    """Make a script part of the package that its folder is in, where it has relative imports."""
     levels = [node.level for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom) and node.level]
-    if not levels or not roots:
+    if not levels or not folder:
         return
-    folder, parts = roots[0], list[str]()
+    parts = list[str]()
     while len(parts) < max(levels) or os.path.exists(os.path.join(folder, "__init__.py")):
         folder, name = os.path.split(folder)
         if not name:

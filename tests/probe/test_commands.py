@@ -161,3 +161,40 @@ def test_without_pytorch_it_says_what_to_install(
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
     assert main(list(arguments)) == 2
     assert "pip install torch" in capsys.readouterr().err
+
+
+def test_a_program_is_imported_from_where_its_project_has_it(
+    write: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The folder of a module is not searched for its imports; another folder of the project is."""
+    write("code/net/__init__.py", "width = 4\n")
+    write("code/lib/net.py", NET)
+    write("code/src/train.py", TRAIN)
+    main(["check", "--probe", "simulated", "--trust", "--format", "json", "code"])
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    told = [(one["path"], one["verdict"]["outcome"], one["verdict"]["device"]) for one in findings]
+    assert [outcome for _, outcome, _ in told] == ["confirmed"], findings
+    assert told[0][0].endswith("net.py")
+    assert told[0][2].startswith("a simulated machine without a GPU")
+
+
+NET = """
+from torch import nn
+from net import width
+
+
+def build():
+    return nn.Linear(width, 2).cuda()
+"""
+TRAIN = """
+import os
+import sys
+
+import torch
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from lib.net import build
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+print(build()(torch.ones(8, 4).to(device)))
+"""
