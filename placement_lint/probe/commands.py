@@ -161,21 +161,28 @@ CONFIGURING = re.compile(r"conf|cfg|yaml|yml|json|opt$|option", re.IGNORECASE)
 
 
 def _configured(path: str, top: str) -> Iterator[Command]:
-    """A program that demands a configuration file, and nothing else, with those of the project."""
-    demanded = list(_demanded(path))
-    if len(demanded) != 1 or not CONFIGURING.search(" ".join(demanded[0])):
-        return
-    option = demanded[0][0]
-    own = set(re.findall(r"[a-z]+", Path(path).stem.lower()))
+    """A program that demands configuration files with those of the project, by the likeliest names."""
+    demanded = [names for names in _demanded(path) if CONFIGURING.search(" ".join(names))]
     files = [file for file in _files(top, lambda name: name.endswith(CONFIGURATIONS)) if _is_configuration(file, top)]
+    if not demanded or not files:
+        return
 
-    def distance(file: str) -> tuple[int, int, str]:
-        words = set(re.findall(r"[a-z]+", os.path.relpath(file, top).lower()))
-        return -len(own & words), len(Path(file).parts), file
+    def ranked(option: str) -> list[str]:
+        # A program with a single configuration has one of its own name, one with several has one for each option.
+        own = set(re.findall(r"[a-z]+", (option if len(demanded) > 1 else Path(path).stem).lower()))
 
-    for file in sorted(files, key=distance):
-        told = os.path.relpath(file, top)
-        yield Command((option, told) if option.startswith("-") else (told,), top)
+        def distance(file: str) -> tuple[int, int, str]:
+            words = set(re.findall(r"[a-z]+", os.path.relpath(file, top).lower()))
+            return -len(own & words), len(Path(file).parts), file
+
+        return [os.path.relpath(file, top) for file in sorted(files, key=distance)]
+
+    options = [names[0] for names in demanded]
+    for told in zip(*map(ranked, options), strict=True):
+        words = (
+            (option, file) if option.startswith("-") else (file,) for option, file in zip(options, told, strict=True)
+        )
+        yield Command(tuple(word for pair in words for word in pair), top)
 
 
 def _is_configuration(file: str, top: str) -> bool:
