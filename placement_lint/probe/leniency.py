@@ -42,6 +42,7 @@ PLACING = frozenset({
     "requires_grad", "requires_grad_", "backward", "step", "zero_grad", "grad", "no_grad", "detach", "set_epoch",
     "add_param_group", "param_groups", "setattr", "exec", "eval", "globals", "set_", "copy_",
 })  # fmt: skip
+VARIABLES = {"meta", "step", "grad", "modules", "parameters", "move", "dist"}  # of them, those that data have as well
 TELLING = ("cuda", "device", "gpu", "nvidia", "driver", "nccl", "gloo", "rank")  # in the words of an error
 CONTROL = (StopIteration, StopAsyncIteration, MemoryError, ImportError, RecursionError)
 
@@ -205,8 +206,8 @@ class Leniency:
         """Whether neither some code nor what it may call of the program's mentions anything of placement."""
         waiting, known = [*parts], {*parts}
         while waiting:
-            for name in _names(waiting.pop()):
-                if name in PLACING or name.startswith("cuda"):
+            for name, tells in _names(waiting.pop()):
+                if tells and (name in PLACING or name.startswith("cuda")):
                     return False
                 for definition in self.definitions.get(name, ()):
                     if definition not in known:
@@ -216,9 +217,9 @@ class Leniency:
 
 
 def _is_about_data(values: Collection[Any]) -> bool:
-    """Whether an assertion is about what has a stand-in, or about versions: a number may be that of the GPUs."""
-    made_up: Any = builtins.__dict__["__stand_in__"]
-    return any(isinstance(one, made_up) for one in values) or all(isinstance(one, type(sys)) for one in values)
+    """Whether an assertion is about data and stand-ins, or about versions: a number may be that of the GPUs."""
+    data = [isinstance(one, torch.utils.data.Dataset) or hasattr(type(one), "__array__") for one in values]
+    return any(data) or all(isinstance(one, type(sys)) for one in values)
 
 
 STATEFUL = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
@@ -226,26 +227,26 @@ ROWS = 8  # of a batch
 BATCHES = 2
 
 
-def _names(tree: ast.AST) -> Iterator[str]:
-    """The names that code reads, but for those of its own parameters and variables."""
+def _names(tree: ast.AST) -> Iterator[tuple[str, bool]]:
+    """The names that code reads, but for its own parameters; with each, whether it tells of placement if it is one."""
     own = {part.arg for part in ast.walk(tree) if isinstance(part, ast.arg)} if isinstance(tree, FUNCTIONS) else set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             if isinstance(node.ctx, ast.Load) and node.id not in own:
-                yield node.id
+                yield node.id, node.id not in VARIABLES
         elif isinstance(node, ast.Attribute):
             if isinstance(node.ctx, ast.Load) or node.attr in PLACING:
-                yield node.attr
+                yield node.attr, True
         elif isinstance(node, ast.keyword) and node.arg:
             if node.arg in PLACING:
-                yield node.arg
+                yield node.arg, True
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             if node.value in PLACING or node.value.startswith("cuda"):
-                yield node.value
+                yield node.value, True
         elif isinstance(node, ast.alias):
-            yield from node.name.split(".")
+            yield from ((name, True) for name in node.name.split("."))
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from node.module.split(".")
+            yield from ((name, True) for name in node.module.split("."))
 
 
 def _defined(node: ast.AST) -> Iterator[str]:

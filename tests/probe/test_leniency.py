@@ -28,6 +28,8 @@ net = nn.Linear(4, 2).to(device)
 WRONG = {
     "a statement": "rows = int('eight')",
     "an assertion about a version": "assert torch.__version__.split('.')[0] == '1'\nrows = 8",
+    "an assertion about data": "import numpy\nrows = 8\ncounts = numpy.zeros(3)\nassert len(counts) == rows",
+    "a variable with the name of an attribute": "meta, step, rows = {}, 4, 8\nmeta[step] = meta['rows'] + step",
     "in a function": "def count():\n    found = []\n    number = found[3]\n    return number\n\n\nrows = count()",
     "what a function returns": "def count():\n    return [][0]\n\n\nrows, other = count()",
     "a variable without a value": (
@@ -74,6 +76,7 @@ RIGHT = {
     "moved by a function that has another name": (
         "def move(x):\n    return x.cuda()\n\n\nplain = move\nx = [plain(one) for one in [x]][1]"
     ),
+    "moved under the name of a variable": "from torch import Tensor as T\n\nstep = T.cuda\nx = [step(x)][1]",
     "moved by an object": (
         "class Mover:\n    def __call__(self, x):\n        return x.cuda()\n\n\nmover = Mover()\nx = [mover(x)][1]"
     ),
