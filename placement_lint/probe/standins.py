@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import ast
 import builtins
+import codecs
+import collections
 import collections.abc
 import dis
 import functools
@@ -22,10 +24,12 @@ import io
 import json
 import linecache
 import multiprocessing
+import numbers
 import operator
 import os
 import pickle
 import pkgutil
+import random
 import re
 import sys
 import types
@@ -48,6 +52,7 @@ READERS = {  # of packages that may be installed, what takes the path of a file
     "numpy": ("load", "loadtxt", "genfromtxt", "fromfile"), "yaml": ("load", "safe_load"), "PIL.Image": ("open",),
     "cv2": ("imread",), "h5py": ("File",), "pandas": ("read_csv", "read_json", "read_pickle", "read_parquet"),
     "scipy.io": ("loadmat",), "skimage.io": ("imread",), "imageio": ("imread",), "torchvision.io": ("read_image",),
+    "csv": ("reader", "DictReader"),
 }  # fmt: skip
 LOADS = ("load", "loads")
 DEFAULTS: dict[str, tuple[str, int, Any]] = {  # of options and their places, as they were before they had to be given
@@ -67,14 +72,20 @@ FORMER = {  # what libraries have under another name by now, or only Python has
 FACTORIES = {"empty", "zeros", "ones", "rand", "randn", "full", "arange", "randint", "randperm", "linspace", "eye"}
 UNCHANGING = {"freeze", "defrost", "clone", "merge_from_list"}  # methods of configurations
 SCHEDULERS = re.compile("sched|warm_?up|anneal", re.IGNORECASE)  # in the name of what only refers to an optimizer
+FRACTIONS = re.compile(
+    "drop|prob|ratio|momentum|decay|eps|alpha|beta", re.IGNORECASE
+)  # in the name of a number below 1
 HOLDERS = re.compile("munch|dict|conf|namespace", re.IGNORECASE)  # in the name of what holds what it is given
 MAPPINGS = re.compile(r"(\w*dict|munch|munchify|dotmap|box|cfgnode|namespace)", re.IGNORECASE)  # classes of dicts
+DOCUMENTS = re.compile(r"\w*(json|yaml|toml|csv)\w*\.")  # readers of what has no rows of a batch, but lists and texts
 NAME = "data/0"  # a path, where there is nothing to choose
-TEXT = "data 0\n" * COUNT
+TEXT = "".join(f"{i} {i}\n" for i in range(COUNT))
+OPENERS = ("codecs.py", "pathlib.py")  # modules of Python's that open files for whoever calls them
 LIBRARIES = (os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(torch.__file__)), "<frozen")
 
 exists = os.path.exists  # as it is before anything stands in for it
 used: set[str] = set()  # what was called or derived from
+asked: collections.Counter[Any] = collections.Counter()  # how often a line asks for files that are not there
 folders: set[str] = set()  # that were made because the program asked for something that may be one
 
 
@@ -222,6 +233,8 @@ class StandIn(torch.nn.Module):
     # --- data ----------------------------------------------------------------------------------------------------
 
     def _shape_of(self) -> tuple[int, ...]:
+        if DOCUMENTS.match(self._path):
+            return (1, SIDE, WIDTH)
         known = [size for name, size in SIZES.items() if name in self._path.lower()]
         return known[0] if known else (3, SIDE, SIDE)
 
@@ -234,7 +247,8 @@ class StandIn(torch.nn.Module):
         import numpy
 
         channels, *sides = self._shape_of()
-        array = numpy.random.randint(0, 255, (*sides, channels)).astype("uint8")
+        shape = (*sides, channels) if channels > 1 else sides
+        array = numpy.random.randint(0, 255, shape).astype("uint8")
         return array if dtype is None else array.astype(dtype)
 
     def __iter__(self) -> Iterator[Any]:
@@ -247,23 +261,27 @@ class StandIn(torch.nn.Module):
             return iter([COUNT] * (count or len(self._shape_of())))
         if not count and self._holds:
             return iter(self._given[0])
-        if not count and self._path.endswith("]"):
+        is_document = bool(DOCUMENTS.match(self._path))
+        is_item = self._path.endswith("]") and not is_document
+        if not count and is_item:
             count = 2
-        if count and (self._rows or self._path.endswith("]")):
+        if count and (self._rows or is_item):
             target = torch.randint(0, 2, (self._rows,)) if self._rows else torch.tensor(0)
             return iter(
                 [self._tensor(self._rows), *(self._tensor(self._rows) for _ in range(count - 2)), target][:count]
             )
-        rows = 0 if count else COUNT
-        return iter(
-            [self._parts.setdefault(i, StandIn(f"{self._path}[{i}]", rows=rows)) for i in range(count or COUNT)]
-        )
+        rows = 0 if count or is_document else COUNT
+        count = count or (2 if is_document else COUNT)
+        return iter([self._parts.setdefault(i, StandIn(f"{self._path}[{i}]", rows=rows)) for i in range(count)])
 
     def __getitem__(self, key: Any) -> Any:
         if self._is_shape and not isinstance(key, tuple):
             return [COUNT] * len(range(len(self._shape_of()))[key]) if isinstance(key, slice) else COUNT
         if isinstance(key, (slice, tuple)):
             return self.__array__()[key]
+        if isinstance(key, list) or hasattr(key, "__array__"):
+            rows = self.__array__()
+            return rows.take(key, 0, mode="wrap") if len(key) else rows[:0]
         held = (self._named, *self._given) if isinstance(key, str) else ()
         if held and (self._rows or any(isinstance(one, dict) and key in one for one in held)):
             return getattr(self, key)
@@ -344,7 +362,7 @@ class StandIn(torch.nn.Module):
             return NAME
         if self._calls or (hasattr(other, "__array__") and not (isinstance(other, StandIn) and not other._calls)):
             return self.__array__("float32").view(lenient_array())
-        return float(self) if isinstance(other, float) else COUNT
+        return float(self) if isinstance(other, float) or FRACTIONS.search(self._path.rpartition("[")[2]) else COUNT
 
     # --- the rest of what Python does with things -----------------------------------------------------------------
 
@@ -363,6 +381,9 @@ class StandIn(torch.nn.Module):
 
     @classmethod
     def __torch_function__(cls, function: Any, kinds: Any, given: Any = (), named: Any = None) -> Any:
+        if function is torch.Tensor.__setitem__ and isinstance(given[2], StandIn):
+            store: Any = function
+            return store(*given[:2], given[2]._like(given[0][given[1]]))
         leaves = [leaf for leaf in tree_leaves((given, named or {})) if isinstance(leaf, torch.Tensor)]
 
         def taken(leaf: Any) -> Any:
@@ -424,7 +445,7 @@ def lenient_array() -> Any:
 def unpacked(frame: Any) -> int:
     """Into how many names the frame unpacks what it iterates over at this moment, or what its present call returns."""
     code, at = frame.f_code.co_code, frame.f_lasti
-    if at >= 0 and dis.opname[code[at]].startswith("CALL"):
+    if at >= 0 and dis.opname[code[at]].startswith(("CALL", "CACHE")):  # a function of Python's is called at the latter
         at += 2
         while dis.opname[code[at]] == "CACHE":
             at += 2
@@ -746,9 +767,11 @@ def for_layer_norm(x: Any, shape: Any, *rest: Any) -> Any:
 
 
 def for_embedding(x: Any, weight: Any, *rest: Any) -> Any:
+    if x.is_floating_point() and x.dim() > 2:
+        x = x.flatten(1)[:, :WIDTH]
     if x.is_floating_point() or (x.numel() and not 0 <= int(x.min()) <= int(x.max()) < len(weight)):
         x = x.long() % len(weight)
-    return (x.flatten(1)[:, :WIDTH] if x.dim() > 2 else x, weight, *rest)
+    return (x, weight, *rest)
 
 
 def for_classes(x: Any, target: Any, *rest: Any) -> Any:
@@ -795,6 +818,29 @@ def indexing(plain: Any) -> Any:
     return indexed
 
 
+def storing(plain: Any) -> Any:
+    """The same for an assignment to a part of a tensor."""
+
+    def stored(x: Any, key: Any, value: Any) -> None:
+        try:
+            plain(x, key, value)
+        except RuntimeError as error:
+            if not isinstance(value, torch.Tensor) or not OTHER_SHAPE.search(str(error)):
+                raise
+            used.add("shapes")
+            plain(x, key, shaped(value, x[key].shape))
+
+    return stored
+
+
+OTHER_SHAPE = re.compile("^expand|shape mismatch|must match the existing size")  # in the words of an error
+
+
+def for_mask(x: Any, mask: Any, *rest: Any) -> Any:
+    is_old = isinstance(mask, torch.Tensor) and mask.dtype is torch.uint8  # as masks were before there was torch.bool
+    return (x, mask.bool() if is_old else mask, *rest)
+
+
 def for_recurrent(layer: Any, x: Any, *rest: Any) -> Any:
     if isinstance(x, torch.Tensor):
         x = sized(x.flatten(2) if x.dim() > 3 else x if x.dim() > 1 else x[:, None], -1, layer.input_size)
@@ -815,6 +861,7 @@ FITTED: tuple[tuple[Any, tuple[str, ...], Callable[..., Any]], ...] = (
     (F, ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
          "binary_cross_entropy_with_logits", "kl_div"), for_values),
     (torch.Tensor, ("view", "reshape"), for_view),
+    (torch.Tensor, ("masked_fill", "masked_fill_", "masked_scatter", "masked_scatter_", "masked_select"), for_mask),
     (torch.nn.LSTM, ("forward",), for_recurrent),
     (torch.nn.GRU, ("forward",), for_recurrent),
     (torch.nn.RNN, ("forward",), for_recurrent),
@@ -847,6 +894,8 @@ def made_up(content: Any) -> bool:
 
 def absent(path: Any, asking: Any) -> bool:
     """Whether the program, not a library, asks for a file that does not exist."""
+    while asking.f_code.co_filename.endswith(OPENERS):
+        asking = asking.f_back
     if asking.f_code.co_filename.startswith(LIBRARIES):
         return False
     if isinstance(path, (TextFile, ByteFile)):
@@ -856,8 +905,43 @@ def absent(path: Any, asking: Any) -> bool:
     return isinstance(path, (str, os.PathLike)) and (not exists(path) or os.path.abspath(path) in folders)
 
 
+class Line(str):
+    """Text that has as many parts as are asked for, which are numbers as well."""
+
+    def strip(self, *given: Any) -> Any:
+        return Line(super().strip(*given))
+
+    rstrip = strip
+
+    def split(self, *given: Any, **named: Any) -> Any:
+        parts = super().split(*given, **named)
+        count = unpacked(sys._getframe(1))
+        return [Line(str(self).split()[-1])] * count if count and len(parts) != count else Parts(parts)
+
+
+class Parts(list):  # type: ignore[type-arg]
+    """A list that has any item."""
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, int) and not -len(self) <= key < len(self):
+            return Line("0")
+        return super().__getitem__(key)
+
+
 class TextFile(io.StringIO):
     """A file that is not there."""
+
+    def __next__(self) -> Any:
+        return Line(super().__next__())
+
+    def readline(self, *given: Any) -> Any:
+        return Line(super().readline(*given))
+
+    def readlines(self, *given: Any) -> Any:
+        return [Line(line) for line in super().readlines(*given)]
+
+    def read(self, *given: Any) -> Any:
+        return Line(super().read(*given))
 
 
 class ByteFile(io.BytesIO):
@@ -877,6 +961,13 @@ def opening(plain: Any) -> Any:
     return opened
 
 
+def decoding(path: Any, mode: str = "r", encoding: Any = None, errors: str = "strict", buffering: int = -1) -> Any:
+    """``codecs.open``, which decodes as ``open`` does."""
+    if "b" in mode or encoding is None:
+        return open(path, mode, buffering)
+    return open(path, mode, buffering, encoding, errors)
+
+
 def finding(plain: Any) -> Any:
     """A function that tests whether a file exists: it does. A path that may be a folder of the slice is created."""
 
@@ -884,13 +975,15 @@ def finding(plain: Any) -> Any:
     def found(path: Any) -> bool:
         if plain(path):
             return True
-        if ends_program(sys._getframe(1)):
+        asking = sys._getframe(1)
+        asked[asking.f_code, asking.f_lineno] += 1
+        if ends_program(asking) or asked[asking.f_code, asking.f_lineno] > COUNT:  # which looks for what is not there
             return False
-        asked = absent(path, sys._getframe(1))
-        if asked and not isinstance(path, StandIn) and not os.path.isabs(path) and not os.path.splitext(path)[1]:
+        is_absent = absent(path, asking)
+        if is_absent and not isinstance(path, StandIn) and not os.path.isabs(path) and not os.path.splitext(path)[1]:
             os.makedirs(path, exist_ok=True)
             folders.add(os.path.abspath(path))
-        return asked
+        return is_absent
 
     return found
 
@@ -963,6 +1056,25 @@ def as_texts(plain: Any) -> Any:
     return taken
 
 
+def sampling(plain: Any, repeated: Callable[[Any, Any], Any]) -> Any:
+    """A function that draws a sample, of ``repeated`` items where there are fewer than are drawn."""
+
+    @functools.wraps(plain)
+    def drawn(population: Any, *given: Any, **named: Any) -> Any:
+        try:
+            return plain(population, *given, **named)
+        except ValueError:
+            used.add("a sample")
+        return repeated(population, given[0] if given else named.get("size", named.get("k")))
+
+    return drawn
+
+
+def repeated(population: Any, count: int) -> list[Any]:
+    items = [*population] or [0]
+    return [items[i % len(items)] for i in range(count)]
+
+
 def answering(plain: Any) -> Any:
     """``input`` without a terminal: answers with a number that equals the first text it is compared with."""
 
@@ -998,12 +1110,15 @@ def making(plain: Any) -> Any:
 
 def tensors_from(plain: Any) -> Any:
     """A function that makes tensors of data, and takes stand-ins as well."""
+    takes_arrays = plain is torch.from_numpy
 
     @functools.wraps(plain)
     def made(data: Any, *given: Any, **named: Any) -> Any:
         if isinstance(data, StandIn):
             data = data.__array__("float32")
-        return torch.as_tensor(data) if plain is torch.from_numpy else plain(data, *given, **named)
+        if takes_arrays and isinstance(data, torch.Tensor) and data.device.type == "cpu":
+            return data
+        return plain(data, *given, **named)
 
     return made
 
@@ -1024,24 +1139,28 @@ def variable(plain: Any) -> Any:
 
 
 def counting(plain: Any) -> Any:
-    """A function that makes tensors of a size that may be a stand-in in part."""
+    """A function of numbers some of which may be stand-ins."""
 
     @functools.wraps(plain)
     def made(*given: Any, **named: Any) -> Any:
-        if any(isinstance(one, StandIn) for one in given):
-            given = tuple(COUNT if isinstance(one, StandIn) else one for one in given)
+        if any(isinstance(one, StandIn) for one in tree_leaves(given)):
+            given = tree_map(lambda one: COUNT if isinstance(one, StandIn) else one, given)
         return plain(*given, **named)
 
     return made
 
 
 def alone(plain: Any) -> Any:
-    """A loader that loads in the process that asks it."""
+    """A loader that loads in the process that asks it, also where a single batch is not full."""
 
     @functools.wraps(plain)
     def made(loader: Any, *given: Any, **named: Any) -> None:
-        given = (*given[:5], 0, *given[6:])[: len(given)]
-        plain(loader, *given, **{name: value for name, value in named.items() if name not in OF_WORKERS})
+        size = tuple(COUNT if isinstance(one, StandIn) else one for one in given[1:2])
+        given = (*given[:1], *size, *given[2:5], 0, *given[6:8], False, *given[9:])[: len(given)]
+        named = {name: value for name, value in named.items() if name not in {*OF_WORKERS, "drop_last"}}
+        if isinstance(named.get("batch_size"), StandIn):
+            named["batch_size"] = COUNT
+        plain(loader, *given, **named)
 
     return made
 
@@ -1146,6 +1265,8 @@ def parsing(plain: Any, everything: bool, unset: tuple[str, ...]) -> Any:
         words, made_up = {}, {}
         for action in parser._actions:
             is_open = action.default is None and action.nargs != 0 and action.dest not in unset
+            # A command line says how the program is called, and a number that has no default is mostly a limit.
+            is_open = is_open and len(sys.argv) == 1 and action.type not in (int, float)
             if action.required or (everything and is_open):
                 action.required = False
                 action.default = some_value(action) if action.default is None else action.default
@@ -1209,6 +1330,7 @@ def install(
     a device.
     """
     builtins.__dict__["__stand_in__"] = StandIn
+    numbers.Integral.register(StandIn)
     finder: Any = Finder(packages)
     adder: Any = Adder()
     sys.meta_path[:0] = [finder, adder]
@@ -1223,9 +1345,12 @@ def install(
             setattr(owner, name, fitting(getattr(owner, name), fit))
     indexable: Any = torch.Tensor
     indexable.__getitem__ = indexing(indexable.__getitem__)
+    indexable.__setitem__ = storing(indexable.__setitem__)
     kinds: Any = collate.default_collate_fn_map
     kinds[StandIn] = lambda batch, **_: StandIn(f"{batch[0]._path}", rows=len(batch))
     builtins.open = io.open = opening(open)
+    decoder: Any = codecs
+    decoder.open = decoding
     builtins.input = answering(input)
     readers: list[tuple[Any, str]] = [(torch, "load"), *((owner, name) for owner in (json, pickle) for name in LOADS)]
     readers += [(torch.hub, "load_state_dict_from_url"), (model_zoo, "load_url")]
@@ -1249,6 +1374,12 @@ def install(
             one.Pool = pooled
     for name in ("match", "search", "fullmatch", "split", "sub", "findall", "finditer"):
         setattr(re, name, as_texts(getattr(re, name)))
+    random.sample = sampling(random.sample, repeated)
+    random.seed = counting(random.seed)
+    if importlib.util.find_spec("numpy") and "numpy" not in packages:
+        arrays: Any = importlib.import_module("numpy")
+        arrays.random.choice = sampling(arrays.random.choice, arrays.resize)
+        arrays.random.seed = counting(arrays.random.seed)
     os.mkdir = making(os.mkdir)
     torch.save = saving(torch.save)
     os.listdir = listing(os.listdir, lambda path, i: f"{i}.png")

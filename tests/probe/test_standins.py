@@ -187,6 +187,69 @@ def test_files_have_what_their_reader_wants(tmp_path: Path) -> None:
     assert ran(program, tmp_path).split() == ["8", "8", "True", "8", "True", "8", "8", "mine"]
 
 
+def test_files_are_opened_in_other_ways(tmp_path: Path) -> None:
+    program = """
+    import codecs, csv
+    from pathlib import Path
+
+    names = [line.split(",")[2] for line in codecs.open("gone/list.txt", "r", "utf-8")]
+    name, label, speaker = Path("gone/list.txt").read_text().split("|")
+    for first, second in csv.reader(open("gone/list.csv")):
+        assert int(second)
+    print(len(names), int(label))
+    """
+    assert ran(program, tmp_path) == "8 7"
+
+
+def test_documents_have_lists_and_texts(tmp_path: Path) -> None:
+    program = """
+    import json
+    import torch
+
+    words = {}
+    for article in json.load(open("gone/articles.json"))["data"]:
+        for paragraph in article["paragraphs"]:
+            words[paragraph["text"].lower()] = len(paragraph["questions"])
+    print({type(word).__name__ for word in words}, sum(words.values()) > 0)
+    """
+    assert ran(program, tmp_path) == "{'StandIn'} True"
+
+
+def test_samples_and_batches_may_be_larger_than_the_data(tmp_path: Path) -> None:
+    program = """
+    import random
+    import numpy as np
+    import torch
+    from absent import Rows, config
+
+    random.seed(config.seed)
+    np.random.seed(config.seed)
+    rows = np.random.choice(np.arange(3), 5, replace=False)
+    loader = torch.utils.data.DataLoader(Rows(), 64, drop_last=True)
+    torch.utils.data.DataLoader(Rows(), batch_size=config.size)
+    layers = torch.nn.LayerNorm(config.width), torch.nn.Linear(config.width, 2), torch.nn.Dropout(config.drop)
+    print(len(rows), len(random.sample([1, 2], 3)), len(np.random.choice([], 2, False)), len(list(loader)), len(layers))
+    print(Rows()[rows].shape[0], np.random.choice(4, 2, replace=False).max() < 4)
+    """
+    assert ran(program, tmp_path).split() == ["5", "3", "2", "1", "3", "5", "True"]
+
+
+def test_options_that_no_command_line_has(tmp_path: Path) -> None:
+    program = """
+    import argparse, sys
+    import absent
+
+    sys.argv += WORDS
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data")
+    parser.add_argument("--most", type=int)
+    parser.add_argument("--name", required=True)
+    print(*vars(parser.parse_args()).values())
+    """
+    for words, expected in (([], "data/0 None data/0"), (["--name=a"], "None None a")):
+        assert ran(program.replace("WORDS", repr(words)), tmp_path, everything=True) == expected
+
+
 def test_a_guarded_import_stays_missing(tmp_path: Path) -> None:
     program = """
     import absent
@@ -445,7 +508,7 @@ def test_data_that_cannot_be_read_has_stand_ins(tmp_path: Path) -> None:
     class Images(Dataset):
         def __init__(self, folder):
             self.classes, self.rows = [], []
-            self.header = open("gone/rows.txt").read().split(";")[1]
+            self.header = open("gone/rows.txt").header
 
         def __len__(self):
             return len(self.rows)
