@@ -405,8 +405,6 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "python_values": {"reader": "tolist()"},
     },
     "operand-not-moved": {
-        "dict_of_steps": "the entry that it reads is on the device",
-        "unknown_base": REPAIRED,
         "missing_argument": "the program raises before",
         "tried": "the program handles the error",
         "entries_as_attributes": REPAIRED,
