@@ -49,7 +49,7 @@ from placement_lint.flow.state.devices import Context
 from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.imports import is_missing, running_file
 from placement_lint.flow.state.machine import Machine
-from placement_lint.flow.state.moment import Around, Replica, Tried
+from placement_lint.flow.state.moment import Around, Calls, Replica, Tried
 from placement_lint.flow.state.names import bind, declare_global, import_from, import_name, wanted
 from placement_lint.flow.state.program import Program
 from placement_lint.source.abstraction import by_kind, of_kind
@@ -227,9 +227,11 @@ def _if(machine: Machine, node: cst.If) -> None:
         goes_on[answer] = not machine.dead
         return result
 
-    # A choice of a device is the same in whichever form it is written, and whether something before it raises or not.
+    # A choice of a device is the same in whichever form it is written, and whether something before it raises or not;
+    # a forward chooses none.
     is_settled = machine.path.excludes(holds) or machine.path.excludes(holds.negation)
-    with machine.as_written() if is_settled and only_chooses(node) else nullcontext():
+    may_choose = is_settled and not machine.now[Calls].in_forward and only_chooses(node)
+    with machine.as_written() if may_choose else nullcontext():
         machine.fork(
             (
                 (holds, lambda: run(True, lambda: _block(machine, node.body), node.orelse)),
