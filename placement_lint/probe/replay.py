@@ -601,6 +601,12 @@ class Played:
         return bool(self.script.places.intersection(self.lines))
 
     @property
+    def is_at_finding(self) -> bool:
+        """Whether it came from the statement of the finding itself, perhaps in a process that notes nothing."""
+        inside = self.script.places.intersection(self.lines)
+        return any(max(step for step in (0, *self.script.steps) if step <= line) == self.script.line for line in inside)
+
+    @property
     def is_clean(self) -> bool:
         return not self.sight.unable and not self.sight.kinds
 
@@ -898,7 +904,7 @@ def _shows(case: Case, played: Played) -> bool:
     claimed = played.script.claims | played.script.observers
     if not seen or (seen == [FAILED_CLAIM] and claimed.isdisjoint(played.lines)):
         return False
-    if not played.reached and claimed.isdisjoint(played.lines):
+    if not (played.reached or played.is_at_finding) and claimed.isdisjoint(played.lines):
         return False
     return played.is_in_place or bool(case.repairs())
 

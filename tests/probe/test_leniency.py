@@ -28,8 +28,13 @@ net = nn.Linear(4, 2).to(device)
 WRONG = {
     "a statement": "rows = int('eight')",
     "an assertion about a version": "assert torch.__version__.split('.')[0] == '1'\nrows = 8",
-    "an assertion about data": "import numpy\nrows = 8\ncounts = numpy.zeros(3)\nassert len(counts) == rows",
-    "a variable with the name of an attribute": "meta, step, rows = {}, 4, 8\nmeta[step] = meta['rows'] + step",
+    "an assertion about data": (
+        "import numpy\n\n\ndef count():\n    found = numpy.zeros(3)\n    assert len(found) == 8\n    return 8\n\n\n"
+        "rows = count()"
+    ),
+    "a variable with the name of an attribute": (
+        "def count():\n    meta, step = {}, 4\n    meta[step] = meta['rows'] + step\n    return 8\n\n\nrows = count()"
+    ),
     "in a function": "def count():\n    found = []\n    number = found[3]\n    return number\n\n\nrows = count()",
     "what a function returns": "def count():\n    return [][0]\n\n\nrows, other = count()",
     "a variable without a value": (
