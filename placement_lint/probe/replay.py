@@ -261,7 +261,7 @@ class Case:
         if self.replay.crew != ALONE:
             return [max(needed, self.replay.crew.ranks // self.replay.crew.nodes)]
         counts = {MANY_GPUS: max(2, needed), ONE_GPU: 1, NO_GPU: 0}
-        if not needed:  # without a GPU it shows at once
+        if self.replay.gpus == 0:  # without a GPU it shows at once
             counts = dict(reversed(counts.items()))
         machines = self.problem.when.machines if self.problem.when is not None else ANY_MACHINE
         return [

@@ -1139,7 +1139,7 @@ def variable(plain: Any) -> Any:
 
 
 def counting(plain: Any) -> Any:
-    """A function of numbers some of which may be stand-ins."""
+    """A function that takes stand-ins for numbers as well."""
 
     @functools.wraps(plain)
     def made(*given: Any, **named: Any) -> Any:
