@@ -299,3 +299,8 @@ def same_code(one: object, other: object) -> bool:
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
         return len(one) == len(other) and all(map(same_code, one, other))
     return one == other
+
+
+def mentions(node: cst.CSTNode, part: cst.CSTNode) -> bool:
+    """Whether a node contains code that is the same as ``part``."""
+    return same_code(node, part) or any(mentions(child, part) for child in children(node))

@@ -66,8 +66,7 @@ from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Around
 from placement_lint.source.abstraction import by_kind
-from placement_lint.source.querying import same_code
-from placement_lint.source.walking import children
+from placement_lint.source.querying import mentions
 
 # --- truth -------------------------------------------------------------------------------------------------
 
@@ -188,16 +187,12 @@ def _note_asked_again(machine: Machine, node: cst.BooleanOperation) -> None:
     for one in operands:
         if not isinstance(one, cst.Comparison) or not isinstance(one.comparisons[0].comparator, cst.SimpleString):
             continue
-        if any(other is not one and _mentions(other, one.left) for other in operands):
+        if any(other is not one and mentions(other, one.left) for other in operands):
             machine.notes[Tensors].asked_again.add(one)
 
 
 def _operands(node: cst.BaseExpression) -> list[cst.BaseExpression]:
     return [*_operands(node.left), *_operands(node.right)] if isinstance(node, cst.BooleanOperation) else [node]
-
-
-def _mentions(node: cst.CSTNode, part: cst.CSTNode) -> bool:
-    return same_code(node, part) or any(_mentions(child, part) for child in children(node))
 
 
 def conditional(machine: Machine, node: cst.IfExp) -> Value:

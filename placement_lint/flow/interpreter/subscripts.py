@@ -54,6 +54,7 @@ from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Around
 from placement_lint.flow.state.names import christen
 from placement_lint.rule import Note
+from placement_lint.source.querying import mentions
 
 
 def read(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Value:
@@ -261,7 +262,7 @@ def _write_item(
     machine.signals.program.values_collected(machine, (value,))
     mapping = machine.read(owner.id, MAPPING)
     if isinstance(mapping, Mapping):
-        machine.write(owner.id, MAPPING, _with_key(machine, mapping, key, value))
+        machine.write(owner.id, MAPPING, _with_key(machine, mapping, key, value, source))
     items = machine.read(owner.id, ITEMS)
     if isinstance(items, Sequence):
         machine.signals.program.items_replaced(machine, items)
@@ -272,14 +273,20 @@ def _write_item(
     return NONE
 
 
-def _with_key(machine: Machine, mapping: Mapping, key: Value, value: Value) -> Mapping:
+def _with_key(
+    machine: Machine, mapping: Mapping, key: Value, value: Value, owner: cst.BaseExpression | None
+) -> Mapping:
+    """The content of a dict with one more entry; ``owner`` is the expression for the dict."""
     if isinstance(key, (Const, Device)):
         return mapping.with_item(_entry(key), value)
     entry = state_keys.put(machine, mapping, key, value)
     if entry is not None:
         return entry
-    # another unknown key may have got another value before, and need not have been this one
-    rest = value if mapping.rest is None else perhaps_replaced(machine, mapping.rest, value)
+    # Another unknown key may have got another value before, and need not have been this one. A loop over the dict
+    # replaces the value of each key.
+    loops = machine.now[Around].loops
+    each = owner is not None and any(isinstance(loop, cst.For) and mentions(loop.iter, owner) for loop in loops)
+    rest = value if each or mapping.rest is None else perhaps_replaced(machine, mapping.rest, value)
     return Mapping(tuple((name, perhaps_replaced(machine, item, value)) for name, item in mapping.items), rest)
 
 
