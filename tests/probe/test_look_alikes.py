@@ -405,6 +405,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "python_values": {"reader": "tolist()"},
     },
     "operand-not-moved": {
+        "activation_added": "no layer has parameters",
         "missing_argument": "the program raises before",
         "tried": "the program handles the error",
         "entries_as_attributes": REPAIRED,

@@ -320,6 +320,9 @@ def _dimensions_of_output(module: Object, inputs: list[Operand]) -> int:
 def _sequential_forward(machine: Machine, module: Object, arguments: Arguments, node: cst.Call) -> Value:
     items = modules.items_of(machine, module)
     if not isinstance(items, Sequence) or not items.items:
+        if modules.has_parameters(machine, module) is False:
+            # ``add_module`` may have added layers, but none with which the input could be mixed.
+            return arguments.get(0) or machine.fresh()
         return with_operands(
             machine,
             arguments,
