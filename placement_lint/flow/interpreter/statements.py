@@ -227,11 +227,7 @@ def _if(machine: Machine, node: cst.If) -> None:
         goes_on[answer] = not machine.dead
         return result
 
-    # A choice of a device is the same in whichever form it is written, and whether something before it raises or not;
-    # a forward chooses none.
-    is_settled = machine.path.excludes(holds) or machine.path.excludes(holds.negation)
-    may_choose = is_settled and not machine.now[Calls].in_forward and only_chooses(node)
-    with machine.as_written() if may_choose else nullcontext():
+    with machine.as_written() if _chooses_after_failure(machine, node, holds) else nullcontext():
         machine.fork(
             (
                 (holds, lambda: run(True, lambda: _block(machine, node.body), node.orelse)),
@@ -251,6 +247,21 @@ def _if(machine: Machine, node: cst.If) -> None:
         program.called_by_script |= program.called - called
     machine.now[Context].sure_of_gpu -= saw_gpu
     machine.now[Around].guards.pop()
+
+
+def _chooses_after_failure(machine: Machine, node: cst.If, holds: Condition) -> bool:
+    """Whether only something that raised before decides a choice, which is then the same as if nothing had raised.
+
+    A forward chooses no device.
+    """
+    if machine.now[Calls].in_forward or not _is_decided(machine, holds) or not only_chooses(node):
+        return False
+    with machine.as_written():
+        return not _is_decided(machine, holds)
+
+
+def _is_decided(machine: Machine, holds: Condition) -> bool:
+    return machine.path.excludes(holds) or machine.path.excludes(holds.negation)
 
 
 def _note_passing(machine: Machine, holds: Condition) -> None:
