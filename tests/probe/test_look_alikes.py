@@ -247,6 +247,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unknown": {"tensor": True},
     },
     "load-without-map-location": {
+        "shown_by_script": "the script does not load anything",
         "named_by_split": "no state is loaded",
         "updated_table": "no state is loaded",
         "setting_of_script": "it never runs without the GPU that it was saved from",

@@ -126,6 +126,7 @@ def used(machine: Machine, target: Value, node: cst.Call, written: cst.BaseExpre
                 text,
                 helpful=_is_helpful(machine, on_cpu[0]),
                 function=machine.scene.function,
+                by_script=_is_script(machine),
             )
         )
     for option, by_index in options:
@@ -140,6 +141,7 @@ def used(machine: Machine, target: Value, node: cst.Call, written: cst.BaseExpre
                 option,
                 by_index=by_index,
                 function=machine.scene.function,
+                by_script=_is_script(machine),
             )
         )
 
@@ -202,6 +204,10 @@ def _is_where_a_tensor_is(machine: Machine, source: cst.BaseExpression) -> bool:
         return False
     owner = value_of(machine, source.value)
     return owner is not None and any(isinstance(option, Tensor) for _, option in alternatives(owner))
+
+
+def _is_script(machine: Machine) -> bool:
+    return machine.frame.function is None and machine.is_script
 
 
 def _is_helpful(machine: Machine, choice: Condition) -> bool:
@@ -278,7 +284,8 @@ def request(
         text = _flag_text(machine.tested)
         note = Note(node, f"moved only {text} here")
         helpful = _is_helpful(machine, guarding)
-        chosen = Chosen(guarding.negation, _none_of(guarding), note, text, helpful=helpful)
+        by_script = _is_script(machine)
+        chosen = Chosen(guarding.negation, _none_of(guarding), note, text, helpful=helpful, by_script=by_script)
         of_module = module is not None and modules.is_module(machine, module)
         machine.notes[DeviceChoices].chosen.append(replace(chosen, of_module=of_module))
 
@@ -637,10 +644,15 @@ def asks_about_devices(reach: Condition) -> bool:
 def open_to_others(machine: Machine, scenes: list[Scene], at_home: bool) -> Chosen | None:
     """The choice of a device that may fall elsewhere each time a statement is reached, all ``at_home`` or not.
 
-    One in the same function says more about the statement than others.
+    One in the same function says more about the statement than others. What a script chooses says nothing of code that
+    it does not call.
     """
-    functions = {scene.function for scene in scenes}
-    choices = [one for one in machine.notes[DeviceChoices].chosen if not (one.helpful and at_home)]
+    functions, called = {scene.function for scene in scenes}, not all(scene.standalone for scene in scenes)
+    choices = [
+        one
+        for one in machine.notes[DeviceChoices].chosen
+        if not (one.helpful and at_home) and (called or not one.by_script)
+    ]
     choices.sort(key=lambda one: one.function not in functions)
     return next((chosen for chosen in choices if _may_fall_elsewhere(scenes, chosen)), None)
 

@@ -48,6 +48,8 @@ class Chosen:
     by_index: bool = False
     # the parameters of the function that makes it
     function: cst.CSTNode | None = None
+    # the statements under ``if __name__ == "__main__"`` make it, which other programs do not run
+    by_script: bool = False
 
 
 @dataclass(frozen=True)
