@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from placement_lint.probe.units import Program, Unit, called, root
+from placement_lint.probe.units import Program, Unit, called
 from placement_lint.rule import Line
 from placement_lint.source.wording import source_text
 
@@ -40,7 +40,7 @@ class Checkpoints:
         unit = self.program.unit_of[load]
         for outer in unit.calls:
             if called(outer) == "load_state_dict" and any(arg.value is load for arg in outer.args):
-                return self._state(unit, outer, unit)
+                return self._state(unit, outer)
         small = unit.small
         target = small.targets[0].target if isinstance(small, cst.Assign) and small.value is load else None
         taken = self._taken_from(target.value, unit) if isinstance(target, cst.Name) else ""
@@ -56,9 +56,9 @@ class Checkpoints:
         for unit, call in _states_loaded(later):
             given = source_text(call.args[0].value)
             if given == name:
-                return self._state(unit, call, loading)
+                return self._state(unit, call)
             if key := item.fullmatch(given):
-                items[key[2]] = self._state(unit, call, loading)
+                items[key[2]] = self._state(unit, call)
             else:
                 others.append((unit, call))
         if any(_is_object(found, later) for found in map(_taken, later) if item.fullmatch(found[1])):
@@ -66,16 +66,12 @@ class Checkpoints:
         for name in (found[2] for unit in later for found in item.finditer(source_text(unit.node))):
             if name not in items:
                 # What is not loaded as it is may be so under other names.
-                items[name] = self._state(*others[0], loading) if others and STATE.search(name) else "0"
+                items[name] = self._state(*others[0]) if others and STATE.search(name) else "0"
         return f"{{{', '.join(f'{key!r}: {value}' for key, value in items.items())}}}" if items else ""
 
-    def _state(self, unit: Unit, loaded: cst.Call, loading: Unit) -> str:
-        assert isinstance(loaded.func, cst.Attribute)
-        owners = self.program.referents.get(root(loaded.func.value), ())
-        makers = [self.program.binder[one] for one in owners if one in self.program.binder]
-        if makers and all(one.function is loading.function and one.place > loading.place for one in makers):
-            return "{}"  # of what is made only after the file is read
+    def _state(self, unit: Unit, loaded: cst.Call) -> str:
         self.needed.add(unit)
+        assert isinstance(loaded.func, cst.Attribute)
         return f"{source_text(loaded.func.value)}.state_dict()"
 
 

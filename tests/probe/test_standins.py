@@ -262,20 +262,6 @@ def test_a_guarded_import_stays_missing(tmp_path: Path) -> None:
     assert ran(program, tmp_path) == "None data/0"
 
 
-def test_a_model_is_made_after_its_checkpoint_is_read(prober: Prober) -> None:
-    program = """
-    import torch
-    from torch import nn
-
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    state = torch.load("best.pt")
-    model = nn.Linear(8, 4).to(device)
-    model.load_state_dict(state["model"])
-    """
-    verdict = verdict_of(program, "DPL603", prober)
-    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
-
-
 @pytest.mark.parametrize(
     "kind", ["Linear(12, 3)", "Conv2d(5, 3, 3)", "LSTM(7, 3)", "Embedding(9, 3)", "BatchNorm2d(6)"]
 )
