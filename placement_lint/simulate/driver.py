@@ -79,7 +79,8 @@ def exchange(index: int) -> int:
     """
     before = here().current
     if index >= 0:
-        torch.cuda._lazy_init()  # type: ignore[no-untyped-call]
+        if here().kind == "cuda":
+            torch.cuda._lazy_init()  # type: ignore[no-untyped-call]
         here().current = index
     return before
 

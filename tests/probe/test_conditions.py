@@ -140,7 +140,7 @@ def fewest_gpus(case: Case) -> int:
     named = case.experiment.gpus_for(case.experiment.completed(case.problem.facts))
     crew = case.replay.crew
     processes = crew.ranks // crew.nodes if crew != ALONE else 0
-    return max(case.replay.gpus, processes, named if named > 2 else 0)
+    return max(case.replay.gpus or 0, processes, named if named > 2 else 0)
 
 
 def looked_at(paths: list[Path]) -> list[Seen]:
