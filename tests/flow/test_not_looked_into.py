@@ -11,6 +11,7 @@ import pytest
 from placement_lint.config.settings import Settings
 from placement_lint.flow.domain.values import Function
 from placement_lint.flow.interpreter import calls
+from placement_lint.flow.state import budget
 from placement_lint.flow.state.budget import Budget
 from placement_lint.flow.state.machine import Machine
 from placement_lint.project.files import Selection
@@ -93,6 +94,30 @@ def test_calls_refused_for_lack_of_budget_are_counted(tmp_path: Path, monkeypatc
     assert 0 < refused() < 9
 
 
+def test_layers_that_run_often_leave_something_to_other_functions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = "".join("        x = x + 1\n" for _ in range(20))
+    (tmp_path / "layers.py").write_text(
+        f"from torch import nn\n\n\nclass Layer(nn.Module):\n    def forward(self, x):\n{steps}        return x\n"
+    )
+    (tmp_path / "after.py").write_text("import torch\n\n\ndef shown(y):\n    print(y.numpy())\n")
+    (tmp_path / "train.py").write_text(
+        "import torch\nfrom after import shown\nfrom layers import Layer\n\ny = torch.ones(2).cuda()\n"
+        + "".join(f"layer{i} = Layer()\ny = layer{i}(y)\n" for i in range(60))
+        + "shown(torch.ones(2).cuda())\n"
+    )
+
+    def codes() -> set[str]:
+        result = check_files(Selection([tmp_path / "train.py"]), Job(Settings(root=tmp_path)), jobs=1)
+        return {finding.code for finding in result.findings}
+
+    monkeypatch.setattr(Budget, "__init__", partialmethod(Budget.__init__, abroad=700))
+    assert codes() == {"DPL507"}
+    monkeypatch.setattr(budget, "MOST_BY_FUNCTION", 10_000)
+    assert codes() == set()
+
+
 def test_a_program_may_save_what_it_loads_in_a_call_that_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,5 +137,5 @@ def test_a_program_may_save_what_it_loads_in_a_call_that_is_refused(
 
     assert codes() == []
     affords = Budget.affords
-    monkeypatch.setattr(Budget, "affords", lambda self, abroad: affords(self, abroad) and self.spent < 10)
+    monkeypatch.setattr(Budget, "affords", lambda self, *call: affords(self, *call) and self.spent < 10)
     assert codes() == []

@@ -112,6 +112,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "setting_of_script": {"choice": "cuda"},
         "state_of_script": {"choice": "cuda"},
         "type_of_tensors_chosen": REPAIRED,
+        "chosen_type": REPAIRED,
         "flag_for_cpu": REPAIRED,
         "settings_of_hydra": REPAIRED,
         "after_many_ways": {"choice": "cuda"},

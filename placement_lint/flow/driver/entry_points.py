@@ -102,6 +102,7 @@ def _by_itself(machine: Machine) -> Iterator[None]:
     """Run in the state after the module's top-level statements, and roll back the store afterwards."""
     machine.dead, machine.path, machine.reach = False, ALWAYS, ALWAYS
     machine.budget.fuel = _FUEL_EACH
+    machine.budget.by_function.clear()
     machine.store.begin()
     try:
         yield

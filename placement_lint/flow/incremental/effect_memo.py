@@ -7,6 +7,7 @@ and questions are numbered as before, so that the unchanged parts of two runs ar
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from collections.abc import Mapping as Table
 from collections.abc import Sequence as Many
@@ -23,7 +24,7 @@ from placement_lint.flow.domain.structural_eq import Likeness
 from placement_lint.flow.domain.values import NONE, Symbol, Value
 from placement_lint.flow.incremental.stable_ids import CIRCLE, Slots
 from placement_lint.flow.observers.placements import PlacementLog
-from placement_lint.flow.state.budget import KEPT_BY_BUILDING, KEPT_BY_CALL
+from placement_lint.flow.state.budget import KEPT_BY_BUILDING, KEPT_BY_CALL, MOST_BY_FUNCTION
 from placement_lint.flow.state.heap import Cell, Delta, Watch
 from placement_lint.flow.state.machine import Exit, Machine
 from placement_lint.flow.state.moment import Around
@@ -61,6 +62,7 @@ class _Cost(NamedTuple):
     ventures: int
     refused: int
     floor: int
+    by_function: Counter[cst.CSTNode]
 
 
 @dataclass(frozen=True)
@@ -240,7 +242,13 @@ def _numbers(machine: Machine) -> _Numbers:
 
 def _cost(machine: Machine) -> _Cost:
     budget = machine.budget
-    return _Cost(budget.fuel, budget.spent, budget.abroad, budget.ventures, budget.refused, budget.floor)
+    numbers = (budget.fuel, budget.spent, budget.abroad, budget.ventures, budget.refused, budget.floor)
+    return _Cost(*numbers, budget.by_function.copy())
+
+
+def _since(then: _Cost, now: _Cost) -> _Cost:
+    pairs: Iterator[tuple[Any, Any]] = zip(now, then, strict=True)
+    return _Cost(*(one - other for one, other in pairs))
 
 
 # The share of the remaining budget that is always available, even to a constructor called in another file.
@@ -253,7 +261,13 @@ def _affords(now: _Cost, then: _Cost, cost: _Cost) -> bool:
         return now == then
     spent, fuel = min(now.spent, then.spent), min(now.fuel, then.fuel)
     left = now.abroad + spent // 3 - now.floor
-    return fuel + cost.fuel > 0 and (not cost.ventures or now == then or -cost.abroad < left * _SURELY_GRANTED)
+    if fuel + cost.fuel <= 0:
+        return False
+    if not cost.ventures or now == then:
+        return True
+    return -cost.abroad < left * _SURELY_GRANTED and all(
+        now.by_function[function] + steps < MOST_BY_FUNCTION for function, steps in cost.by_function.items()
+    )
 
 
 def _moment(machine: Machine) -> dict[type[Any], dict[str, Any]]:
@@ -397,7 +411,7 @@ def _left(
         registries=_added(before.registries, {one: machine.notes.get_registry(one) for one in registries().asked}),
         log=log,
         imported=imported,
-        cost=_Cost(*(now - then for now, then in zip(_cost(machine), before.cost, strict=True))),
+        cost=_since(before.cost, _cost(machine)),
     )
 
 

@@ -108,6 +108,7 @@ def call(machine: Machine, callee: Value, arguments: Arguments, node: cst.Call) 
     """``callee(*arguments)``"""
     if not isinstance(callee, Choice):
         return _call(machine, callee, arguments, node)
+    device_choice.type_called(machine, callee, node)
     chosen: dict[cst.CSTNode | None, Condition] = {}
     for guard, option in callee.alternatives:
         if (code := _code(machine, option)) is not None:
@@ -265,7 +266,9 @@ def reaches(machine: Machine, function: Function, arguments: Arguments) -> bool:
     if inline_policy.is_plain(machine, function, arguments):
         return False
     within = len(machine.frames) <= MAX_CALL_DEPTH and machine.affords(function)
-    machine.notes[Program].overlooks = machine.notes[Program].overlooks or not within
+    if not within:
+        machine.notes[Program].overlooks = True
+        machine.notes[Program].skips_code |= function.node not in machine.budget.by_function
     return within
 
 

@@ -193,7 +193,15 @@ def _user_forward(machine: Machine, module: Object, method: Function, arguments:
     try:
 
         def run() -> Value:
-            return calls.call_function(machine, method, entering, node, module)
+            if calls.reaches(machine, method, entering):
+                return calls.call_function(machine, method, entering, node, module)
+            calls.foreign(machine, entering, node)
+            return with_operands(
+                machine,
+                entering,
+                node,
+                lambda given: _opaque_forward(machine, module, [operand for _, operand in given], node),
+            )
 
         if outermost:
             outer = partial(alloc_in_forward.run_forward, machine, partial(stale_forward_state.keeping, machine, run))

@@ -250,7 +250,7 @@ def _like_factory(machine: Machine, name: str, arguments: Arguments, node: cst.C
 
 
 def _cuda_constructor(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    device_choice.request(machine, f"{name}(…)", node)
+    device_choice.request_type(machine, name, node)
     return factories.build_on_cuda(machine, name, node)
 
 

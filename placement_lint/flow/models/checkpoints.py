@@ -266,7 +266,7 @@ def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:
     if any(visit.written for visit in visits):
         # What this very run wrote goes back to where it was.
         return
-    if machine.notes[Program].overlooks and not visits[0].at_home:
+    if machine.notes[Program].skips_code and not visits[0].at_home:
         # A helper for loading is often used beside one for saving.
         return
     if any(device_choice.asks_about_devices(visit.scene.reach) for visit in visits):

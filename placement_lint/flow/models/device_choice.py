@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import libcst as cst
 
@@ -91,8 +91,18 @@ class DeviceChoices(Notes):
     moving_tests: set[cst.BaseExpression] = noted(set, Use.AT_END)
 
 
-def used(machine: Machine, target: Value, node: cst.Call, written: cst.BaseExpression | None = None) -> None:
-    """Something is moved to ``target``, or made there: if that is the CPU on some machines, the program chooses."""
+def used(
+    machine: Machine,
+    target: Value,
+    node: cst.Call,
+    written: cst.BaseExpression | None = None,
+    *,
+    by_type: bool = False,
+) -> None:
+    """Something is moved to ``target``, or made there: if that is the CPU on some machines, the program chooses.
+
+    ``by_type`` if what is written is a type of tensors.
+    """
     written = written or (node.args[0].value if node.args else None)
     if written is not None and _is_where_a_tensor_is(machine, written):
         return
@@ -116,7 +126,8 @@ def used(machine: Machine, target: Value, node: cst.Call, written: cst.BaseExpre
     if not options and not (on_cpu and len(places) > 1):
         return
     text = machine.text(written) if written is not None else "the device"
-    note = Note(node, f"`{text}` is used here")
+    text = f"the type {text}" if by_type else text
+    note = Note(node, f"{text} is used here" if by_type else f"`{text}` is used here")
     if on_cpu and len(places) > 1 and (machine.at_home or _is_about_devices(on_cpu[0])):
         machine.notes[DeviceChoices].chosen.append(
             Chosen(
@@ -391,8 +402,27 @@ def type_chosen(machine: Machine, given: Value, node: cst.Call, module: Object |
         request(machine, node, node, module, fixed=True)
     with machine.as_written():
         places = machine.lift(lambda option: _place_of_type(machine, option), given)
-    used(machine, places, node)
+    used(machine, places, node, by_type=True)
     return places
+
+
+def type_called(machine: Machine, types: Choice, node: cst.Call) -> None:
+    """``Tensor(2, 3)``, where ``Tensor`` is one of several types: the program chooses where its tensors are."""
+    if _is_cuda_type_among(types):
+        with machine.as_written():
+            places = machine.lift(partial(_place_of_type, machine), types)
+        used(machine, places, node, node.func, by_type=True)
+
+
+def request_type(machine: Machine, name: str, node: cst.Call) -> None:
+    """``torch.cuda.FloatTensor(2, 3)`` asks for CUDA, unless the program has chosen this type among others."""
+    callee = value_of(machine, node.func)
+    if not (isinstance(callee, Choice) and _is_cuda_type_among(callee)):
+        request(machine, f"{name}(…)", node)
+
+
+def _is_cuda_type_among(types: Choice) -> bool:
+    return any(isinstance(one, External) and one.name in CUDA_CONSTRUCTORS for _, one in types.alternatives)
 
 
 def _place_of_type(machine: Machine, given: Value) -> Value:

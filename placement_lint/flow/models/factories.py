@@ -27,7 +27,7 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.models import device_choice, gradient_paths, modules, operations, shapes
 from placement_lint.flow.models.arrivals import arrive
 from placement_lint.flow.state.containers import content
-from placement_lint.flow.state.devices import as_place, default_place, place_of_default_type
+from placement_lint.flow.state.devices import as_place, default_place, place_of_default_type, require
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Calls
 from placement_lint.rule import Note
@@ -52,6 +52,7 @@ def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node:
 
         def make(place: Value) -> Value:
             assert isinstance(place, (Device, Symbol))
+            require(machine, place)
             built = _built(machine, name, place, source, scalar, node)
             literal, leaf = shape is Shape.DATA, arguments.keyword("requires_grad") == TRUE
             built = replace(built, rows=_rows(machine, shape, arguments), literal=literal, leaf=Leaf(leaf))

@@ -43,7 +43,7 @@ from placement_lint.flow.models import (
 )
 from placement_lint.flow.models.arrivals import meet
 from placement_lint.flow.state.allocations import Allocations
-from placement_lint.flow.state.devices import as_place, resolve
+from placement_lint.flow.state.devices import as_place, machines_with, resolve
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Calls
@@ -128,6 +128,8 @@ def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: O
     if not surely:
         _meet_an_option(machine, operation, one, other, node)
         return Operand(one.source, replace(one.tensor, place=machine.fresh()))
+    if machine.path.excludes(machines_with(one.tensor.place) & machines_with(other.tensor.place)):
+        return one
     stray, home = (one, other) if _is_stray(one.tensor, other.tensor) else (other, one)
     if stray.tensor.place == CPU:
         if stray.tensor.scalar is not False and not stray.output:
@@ -222,9 +224,10 @@ def mismatch(
 ) -> DevicesMixed:
     unregistered = stray.unregistered or stray.tensor.uid in machine.notes[ModuleNotes].unregistered
     put = stray.tensor.history[-1].node if stray.tensor.history else None
+    scene = machine.scene
     return DevicesMixed(
         node,
-        machine.scene,
+        replace(scene, when=scene.when & machines_with(stray.tensor.place) & machines_with(home.tensor.place)),
         operation if isinstance(operation, str) else f"`{source_text(operation)}`",
         replace(stray, unregistered=unregistered),
         home,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU, machines
+from placement_lint.flow.domain.path_condition import ALWAYS, MANY_GPUS, ONE_GPU, Condition, machines
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     ABSENT,
@@ -118,11 +118,19 @@ def resolve(machine: Machine, place: Place) -> Place:
     return place
 
 
+def machines_with(place: Place) -> Condition:
+    """The machines on which something can be there."""
+    if not isinstance(place, Device) or place.kind != "cuda":
+        return ALWAYS
+    several = isinstance(place.index, int) and place.index > 0
+    return machines(MANY_GPUS if several else ONE_GPU | MANY_GPUS)
+
+
 def require(machine: Machine, place: Place) -> None:
     """Something is put there: past this point the machine has that device."""
-    if isinstance(place, Device) and place.kind == "cuda":
-        several = isinstance(place.index, int) and place.index > 0
-        machine.survive(machines(MANY_GPUS if several else ONE_GPU | MANY_GPUS))
+    there = machines_with(place)
+    if there is not ALWAYS:
+        machine.survive(there)
 
 
 def current(machine: Machine) -> Value | None:

@@ -233,7 +233,8 @@ class Machine:
         budget = self.budget
         budget.fuel -= 1
         if self.is_abroad:
-            budget.abroad -= self.path.effort
+            function = self.frame.function
+            budget.spend(function.node if function is not None else None, self.path.effort)
         else:
             budget.spent += 1
 
@@ -272,7 +273,7 @@ class Machine:
         """Whether the budget allows analysing a function: always a lambda of another file, a single expression."""
         abroad = self.is_abroad or self.root(function.frame) != self.module_frame
         abroad = abroad and not isinstance(function.node, cst.Lambda)
-        return self.budget.affords(abroad)
+        return self.budget.affords(function.node, abroad)
 
     @contextmanager
     def apart(self, frame: int) -> Iterator[None]:
