@@ -132,8 +132,8 @@ class Account:
     those functions, by file, class and name; ``module_classes`` are the definitions of module classes in any file;
     ``called_on`` the parameters of the called functions, with how the program reaches the calls; ``tended`` the
     attributes of module classes that code outside the class moves or registers; ``subsumed`` the events that only
-    follow from others; ``refused`` the number of calls that were not entered for lack of budget; ``saved`` the state
-    dicts that it saves in files.
+    follow from others; ``refused`` the number of calls of functions that were not analysed before, nor then, for lack of
+    budget; ``saved`` the state dicts that it saves in files.
     """
 
     events: Many[Event] = ()
@@ -209,7 +209,7 @@ def analyse(
         program.called_on,
         machine.notes[ModuleNotes].tended,
         subsumed,
-        machine.budget.refused,
+        machine.budget.skipped,
         [*state_dicts.saved_states(machine)],
     )
 

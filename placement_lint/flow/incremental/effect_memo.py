@@ -24,7 +24,7 @@ from placement_lint.flow.domain.structural_eq import Likeness
 from placement_lint.flow.domain.values import NONE, Symbol, Value
 from placement_lint.flow.incremental.stable_ids import CIRCLE, Slots
 from placement_lint.flow.observers.placements import PlacementLog
-from placement_lint.flow.state.budget import KEPT_BY_BUILDING, KEPT_BY_CALL, MOST_BY_FUNCTION
+from placement_lint.flow.state.budget import MOST_BY_FUNCTION
 from placement_lint.flow.state.heap import Cell, Delta, Watch
 from placement_lint.flow.state.machine import Exit, Machine
 from placement_lint.flow.state.moment import Around
@@ -61,7 +61,7 @@ class _Cost(NamedTuple):
     abroad: int
     ventures: int
     refused: int
-    floor: int
+    skipped: int
     by_function: Counter[cst.CSTNode]
 
 
@@ -242,7 +242,7 @@ def _numbers(machine: Machine) -> _Numbers:
 
 def _cost(machine: Machine) -> _Cost:
     budget = machine.budget
-    numbers = (budget.fuel, budget.spent, budget.abroad, budget.ventures, budget.refused, budget.floor)
+    numbers = (budget.fuel, budget.spent, budget.abroad, budget.ventures, budget.refused, budget.skipped)
     return _Cost(*numbers, budget.by_function.copy())
 
 
@@ -251,21 +251,17 @@ def _since(then: _Cost, now: _Cost) -> _Cost:
     return _Cost(*(one - other for one, other in pairs))
 
 
-# The share of the remaining budget that is always available, even to a constructor called in another file.
-_SURELY_GRANTED = (1 - KEPT_BY_CALL) * (1 - KEPT_BY_BUILDING)
-
-
 def _affords(now: _Cost, then: _Cost, cost: _Cost) -> bool:
     """Whether the budget would refuse no more now than it did then."""
     if cost.refused:
         return now == then
     spent, fuel = min(now.spent, then.spent), min(now.fuel, then.fuel)
-    left = now.abroad + spent // 3 - now.floor
+    left = now.abroad + spent // 3
     if fuel + cost.fuel <= 0:
         return False
     if not cost.ventures or now == then:
         return True
-    return -cost.abroad < left * _SURELY_GRANTED and all(
+    return -cost.abroad < left and all(
         now.by_function[function] + steps < MOST_BY_FUNCTION for function, steps in cost.by_function.items()
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -84,7 +84,6 @@ from placement_lint.flow.models import (
 from placement_lint.flow.models.autocast import Autocast
 from placement_lint.flow.models.gradients import NoGrad
 from placement_lint.flow.state import extent, imports, options
-from placement_lint.flow.state.budget import KEPT_BY_BUILDING, KEPT_BY_CALL
 from placement_lint.flow.state.classes import find, foreign_bases, has_unknown_base, module_base, wrapper_base
 from placement_lint.flow.state.heap import ITEMS, MAPPING, Cell, Slot
 from placement_lint.flow.state.machine import MAX_CALL_DEPTH, Frame, Machine
@@ -206,7 +205,7 @@ def interpret(
     machine.notes[Program].called.add(function.node)
     frame = Frame(machine.new_frame(function.frame), function, receiver, len(machine.now[Around].guards))
     gradless = any(name.endswith(("no_grad", "inference_mode")) for name in function.decorators)
-    with _running(machine, frame, function, node, gradless), _spending(machine, function):
+    with _running(machine, frame, function, node, gradless):
         _bind_parameters(machine, function.node.params, arguments)
         machine.signals.program.function_entered(machine, function)
         if machine.log is not None and machine.at_home:
@@ -268,7 +267,8 @@ def reaches(machine: Machine, function: Function, arguments: Arguments) -> bool:
     within = len(machine.frames) <= MAX_CALL_DEPTH and machine.affords(function)
     if not within:
         machine.notes[Program].overlooks = True
-        machine.notes[Program].skips_code |= function.node not in machine.budget.by_function
+        if not machine.now[Calls].standalone and function.node not in machine.budget.by_function:
+            machine.notes[Program].skips_code = True
     return within
 
 
@@ -300,21 +300,6 @@ def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNo
         running.nodes.pop()
         running.running.pop()
         machine.frames.pop()
-
-
-def _spending(machine: Machine, function: Function) -> AbstractContextManager[None]:
-    """Reserve a share of the budget for the code after the running function, unless an outer call already does."""
-    if machine.now[Calls].standalone:
-        return nullcontext()
-    if _builds(function) and sum(_builds(frame.function) for frame in machine.frames) == 1:
-        return machine.budget.leaving(KEPT_BY_BUILDING)
-    calls = machine.now[Calls].foreign == 1 and machine.root(machine.frame.id) != machine.module_frame
-    return machine.budget.leaving(KEPT_BY_CALL) if calls else nullcontext()
-
-
-def _builds(function: Function | None) -> bool:
-    """Whether a function builds a module."""
-    return function is not None and function.name == "__init__" and function.owner is not None and function.owner.module
 
 
 def _bind_parameters(machine: Machine, parameters: cst.Parameters, arguments: Arguments) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -18,10 +16,6 @@ ABROAD_FOR_UNCALLED = 200
 # A function that has used more of it is not entered again: a program may run the layers of similar models a hundred
 # times before it reaches code that was not analysed yet.
 MOST_BY_FUNCTION = 300
-# One call from the program's own file leaves a part of the remaining amount to later calls; so does the building of a
-# model, which is usually large, to its later uses.
-KEPT_BY_CALL = 0.25
-KEPT_BY_BUILDING = 0.5
 
 
 @dataclass
@@ -32,11 +26,11 @@ class Budget:
     spent: int = 0
     # the amount spent in each function
     by_function: Counter[cst.CSTNode] = field(default_factory=Counter)
-    # the remaining amount at which the running call has spent its part of it
-    floor: int = 0
-    # the number of calls of functions of other files, and of calls refused for lack of budget
+    # the number of calls of functions of other files
     ventures: int = 0
+    # the number of calls refused for lack of budget, and of those among them whose function was not analysed before
     refused: int = 0
+    skipped: int = 0
 
     @property
     def left_abroad(self) -> int:
@@ -52,17 +46,8 @@ class Budget:
     def affords(self, function: cst.CSTNode, abroad: bool) -> bool:
         """Whether the budget allows analysing a function, of another file if ``abroad``."""
         self.ventures += abroad
-        venture = self.left_abroad > self.floor and self.by_function[function] < MOST_BY_FUNCTION
+        venture = self.left_abroad > 0 and self.by_function[function] < MOST_BY_FUNCTION
         affords = self.fuel > 0 and (venture or not abroad)
         self.refused += not affords
+        self.skipped += not affords and function not in self.by_function
         return affords
-
-    @contextmanager
-    def leaving(self, part: float) -> Iterator[None]:
-        """The code that runs here leaves a part of the budget for other files to later code."""
-        floor = self.floor
-        self.floor += int(max(self.left_abroad - floor, 0) * part)
-        try:
-            yield
-        finally:
-            self.floor = floor

@@ -32,7 +32,7 @@ class Program(Notes):
     called_on: set[tuple[cst.CSTNode, Condition]] = noted(set, Use.AT_END | Use.INCIDENTAL)
     # there are calls that were not analysed although they may matter
     overlooks: bool = noted(bool)
-    # and the code of some of them was not analysed for another call either
+    # of those of the program itself, some are of a function that no earlier call had analysed
     skips_code: bool = noted(bool)
     # calls in plain functions of other files: the calls that led there
     sites: dict[cst.CSTNode, dict[cst.CSTNode, None]] = noted(dict, Use.AT_END)
