@@ -103,9 +103,8 @@ class Checked:
     results. It uses the conditions of ``provisional`` findings, the ``needed`` comments of other files that suppressed
     something here, the ``tended`` attributes of classes that this file handles, and the plain functions of other files
     that it ``uses``, each with the number of its own calls that lead there, and the state dicts ``saved`` in files.
-    ``refused`` is the number of calls of functions that were not analysed before, nor then, for lack of budget.
-    ``reads`` are the files that the result depends on, its own first, and ``absent`` the absolute paths that were
-    searched and did not exist.
+    ``refused`` is the number of calls of functions that lack of budget left unanalysed. ``reads`` are the files that
+    the result depends on, its own first, and ``absent`` the absolute paths that were searched and did not exist.
     """
 
     path: str

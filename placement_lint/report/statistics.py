@@ -55,7 +55,7 @@ RENDERERS: Mapping[str, Callable[[Run, TextIO], None]] = {
 
 
 def _refused(run: Run) -> Iterator[str]:
-    """The calls of functions not analysed until then that lack of budget left so, with the files that have the most of them."""
+    """The calls of functions that lack of budget left unanalysed, with the files that have the most of them."""
     files = [(one.refused, one.path) for results in run.results.values() for one in results if one.refused]
     if files:
         worst = sorted(files, key=lambda file: (-file[0], file[1]))[:_MOST_FILES]

@@ -412,6 +412,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "tried": "the program handles the error",
         "entries_as_attributes": REPAIRED,
         "one_of_two_modes": REPAIRED,
+        "one_of_many_under_flag": REPAIRED,
         "module_type": REPAIRED,
         "trainer_by_option": REPAIRED,
         "own_cuda": REPAIRED,

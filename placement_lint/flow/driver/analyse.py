@@ -132,8 +132,8 @@ class Account:
     those functions, by file, class and name; ``module_classes`` are the definitions of module classes in any file;
     ``called_on`` the parameters of the called functions, with how the program reaches the calls; ``tended`` the
     attributes of module classes that code outside the class moves or registers; ``subsumed`` the events that only
-    follow from others; ``refused`` the number of calls of functions that were not analysed before, nor then, for lack of
-    budget; ``saved`` the state dicts that it saves in files.
+    follow from others; ``refused`` the number of calls of functions that lack of budget left unanalysed; ``saved`` the
+    state dicts that it saves in files.
     """
 
     events: Many[Event] = ()

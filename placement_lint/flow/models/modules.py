@@ -478,7 +478,7 @@ def follow(machine: Machine, member: Object, common: Symbol) -> None:
             _put(machine, member, where.place, where.note)
         return NONE
 
-    machine.lift(put, machine.read(common.id, PLACE) or NONE)
+    machine.lift(put, machine.filled(common.id, PLACE, NONE))
 
 
 def _put(machine: Machine, module: Object | Symbol, place: Place, note: Note) -> None:

@@ -81,7 +81,7 @@ if TYPE_CHECKING:
 # Work is bounded: beyond these, calls are no longer analysed and choices become unknown.
 MAX_CALL_DEPTH = 12
 MAX_COMBINATIONS = 24
-MAX_PATH_CUBES = 4
+MAX_PATH_CUBES = 8
 
 # Forwards in an editor's text get ids from multiples of this.
 _ROUND = 256
