@@ -230,6 +230,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "device_objects": {"device_ids": ["cuda:0", "cuda:1"], "output_device": "cuda:0"},
         "empty_without_gpu": {"device_ids": [0]},
         "enough_visible": {"device_ids": [0, 1], "visible": "0,1"},
+        "visible_by_default": {"device_ids": [0, 1], "visible": "0,1"},
+        "visible_by_given_option": REPAIRED,
         "from_options": {"device_ids": [0, 1]},
         "minus_one": {"device_ids": [0, 1], "output_device": -1},
     },

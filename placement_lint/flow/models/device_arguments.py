@@ -61,7 +61,8 @@ def check_data_parallel(machine: Machine, ids: Value, output: Value, node: cst.C
     if fault is not None:
         machine.emit(DeviceIdsInvalid(node, scene, fault, plain(machine, ids), plain(machine, output)))
     elif known is not None and max(indices, default=0) >= len(known[0]):
-        entries, note = known
+        entries, note, guard = known
+        scene = replace(scene, when=scene.when & guard)
         if all(str(index) in entries for index in indices):
             machine.emit(InvisibleDevice(node, scene, f"device_ids={list(indices)}", indices, entries, note))
         else:

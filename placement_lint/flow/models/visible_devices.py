@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU, machines
-from placement_lint.flow.domain.values import ABSENT, NONE, Const, Device, Fact, Symbol, Value, alternatives
+from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU, Condition, answered, machines
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import ABSENT, NONE, Choice, Const, Device, Fact, Symbol, Value, alternatives
 from placement_lint.flow.events.schema import InvisibleDevice, Scene, VisibleDevicesLate
 from placement_lint.flow.models.ranks import Ranks
 from placement_lint.flow.state import imports
@@ -86,9 +87,20 @@ def restrict(machine: Machine, value: Value, node: cst.CSTNode) -> None:
     if isinstance(value, Const) and isinstance(value.value, str):
         machine.write(machine.module_frame, _VISIBLE, Fact(value.value, Note(node, "set here")))
     else:
-        machine.write(machine.module_frame, _VISIBLE, value)
+        machine.write(machine.module_frame, _VISIBLE, _with_default(machine, value, node))
         machine.write(machine.module_frame, _SET, Fact("set", Note(node, "set here")))
         machine.notes[Ranks].pinned = True
+
+
+def _with_default(machine: Machine, value: Value, node: cst.CSTNode) -> Value:
+    """The value of an option: known where the option has its default."""
+    if not isinstance(value, Symbol) or value.preferred is None or not isinstance(value.preferred.value, str):
+        return value
+    # as the program asks it itself
+    subject, rivals = (cst.Equal.__name__, value, value.preferred), ("equal", value)
+    is_default = machine.question(subject, rivals, text=f'{value.text} == "{value.preferred.value}"')
+    listed = Fact(value.preferred.value, Note(node, "set here"))
+    return Choice(((answered(is_default, True), listed), (answered(is_default, False), value)))
 
 
 def _is_set_again(machine: Machine, node: cst.CSTNode) -> bool:
@@ -121,13 +133,15 @@ def forget_script(machine: Machine) -> None:
     machine.write(machine.module_frame, _TOUCHED, before)
 
 
-def visible(machine: Machine) -> tuple[tuple[str, ...], Note] | None:
-    """The entries of a literal list and the statement that set it, where no other list may hold here."""
-    value = machine.read(machine.module_frame, _VISIBLE)
-    if not isinstance(value, Fact) or not isinstance(value.details, Note):
+def visible(machine: Machine) -> tuple[tuple[str, ...], Note, Condition] | None:
+    """The entries of a list and the statement that set it, where no other list may hold here, or by default."""
+    set_to = alternatives(machine.read(machine.module_frame, _VISIBLE) or NONE)
+    guard, value = set_to[0]
+    by_default = all(isinstance(other, Symbol) and other.preferred is not None for _, other in set_to[1:])
+    if not isinstance(value, Fact) or not isinstance(value.details, Note) or not by_default:
         return None
     entries = tuple(entry.strip() for entry in value.name.split(","))
-    return (entries, value.details) if all(entry.isdigit() for entry in entries) else None
+    return (entries, value.details, guard) if all(entry.isdigit() for entry in entries) else None
 
 
 def name_device(
@@ -144,19 +158,22 @@ def name_device(
     known = visible(machine)
     if known is None or not isinstance(device.index, int):
         return
-    entries, note = known
+    entries, note, guard = known
     if device.index >= len(entries) and (
         literal or machine.notes[VisibleDevices].invisible.get(device.index, node) is node
     ):
         machine.notes[VisibleDevices].invisible.setdefault(device.index, node)
-        machine.emit(InvisibleDevice(node, machine.scene, source_text(how), (device.index,), entries, note))
+        scene = machine.scene
+        scene = replace(scene, when=scene.when & guard)
+        machine.emit(InvisibleDevice(node, scene, source_text(how), (device.index,), entries, note))
 
 
 def _name_again(machine: Machine, number: Symbol, how: str | cst.CSTNode, node: cst.CSTNode) -> None:
     """The number of a GPU is what alone is visible: whatever it is, it is numbered 0. The first use of it raises."""
     where = machine.read(machine.module_frame, _SET)
     note = where.details if isinstance(where, Fact) else None
-    if not isinstance(note, Note) or machine.read(machine.module_frame, _VISIBLE) != number:
+    set_to = machine.read(machine.module_frame, _VISIBLE) or NONE
+    if not isinstance(note, Note) or all(option != number for _, option in alternatives(set_to)):
         return
     if machine.notes[VisibleDevices].again.setdefault(number, node) is node:
         text = number.text or "the number"
