@@ -706,9 +706,9 @@ def _simplified(cases: frozenset[Case], extent: int = EXACT) -> Condition:
     """Merge what differs in one respect only and drop what another case covers, until nothing changes."""
     if len(cases) < 2:
         return _of(cases, extent)
-    kept, alike = _widest(cases)
+    kept, alike, uniting = _widest(cases)
     if alike:
-        kept = _merged(kept, _union)
+        kept = _merged(kept, _union) if uniting else kept
         # Only if fewer cases remain: an answer that another case denies still tells how this one is reached.
         resolved = _merged(kept, _resolved)
         kept = resolved if len(resolved) < len(kept) else kept
@@ -717,24 +717,30 @@ def _simplified(cases: frozenset[Case], extent: int = EXACT) -> Condition:
     return _of(frozenset(kept), extent)
 
 
-def _widest(cases: Iterable[Case]) -> tuple[list[Case], bool]:
-    """Those that no other one covers, the widest first, and whether some of them can be merged."""
+def _widest(cases: Iterable[Case]) -> tuple[list[Case], bool, bool]:
+    """The cases that no other one covers, the widest first.
+
+    Also whether some of them can be merged, and whether two of them together are equal to a single case.
+    """
     kept: list[tuple[int, int, int]] = []
-    noes, alike = _now.answers.noes, False
+    noes, alike, uniting = _now.answers.noes, False, False
     for count, bits, answers in sorted([(answers.bit_count(), bits, answers) for bits, answers in cases]):
         for _, others_bits, others in kept:
             if others & answers == others and bits & others_bits == bits:
                 break
-            if not alike:
+            if not uniting:
                 # As in _union and _resolved, which are only asked what comes of it.
+                if answers == others:
+                    alike = uniting = True
+                    continue
                 denied = others & ~answers
                 turned = denied << 1 if denied & noes else denied >> 1
-                alike = answers == others or (
-                    denied & (denied - 1) == 0 and turned & answers != 0 and bits & others_bits in (bits, others_bits)
-                )
+                if denied & (denied - 1) == 0 and turned & answers != 0 and bits & others_bits in (bits, others_bits):
+                    alike = True
+                    uniting = bits == others_bits and others ^ denied == answers ^ turned
         else:
             kept.append((count, bits, answers))
-    return [(bits, answers) for _, bits, answers in kept], alike
+    return [(bits, answers) for _, bits, answers in kept], alike, uniting
 
 
 def _covers(one: Case, other: Case) -> bool:
@@ -773,14 +779,23 @@ def _merged(cases: list[Case], wider: Callable[[Case, Case], Case | None]) -> li
     waiting = sorted(cases, key=_narrowness, reverse=True)
     while waiting:
         case = waiting.pop()
-        if any(_covers(other, case) for other in kept):
-            continue
-        union = next((one for other in kept if (one := wider(case, other)) is not None), None)
-        if union is not None:
-            waiting.append(union)
-            continue
-        waiting += (other for other in kept if wider(other, case) is not None)
-        kept = [*(other for other in kept if wider(other, case) is None and not _covers(case, other)), case]
+        union = None
+        for other in kept:
+            if _covers(other, case):
+                break
+            if union is None:
+                union = wider(case, other)
+        else:
+            if union is not None:
+                waiting.append(union)
+                continue
+            others: list[Case] = []
+            for other in kept:
+                if wider(other, case) is not None:
+                    waiting.append(other)
+                elif not _covers(case, other):
+                    others.append(other)
+            kept = [*others, case]
     return kept
 
 
