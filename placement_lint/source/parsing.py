@@ -7,7 +7,7 @@ import re
 import symtable
 import warnings
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placement_lint.source.scan import Scan, split_lines
@@ -42,7 +42,8 @@ def read(text: str, sparing: bool = False) -> cst.Module:
     """
     from placement_lint.source.abstraction import KINDS, abstracted
 
-    tree = _tree_within_reach(text)
+    # What reads a tree sparingly empties its functions, so that one is not shared.
+    tree = _tree_within_reach(text, python_tree if sparing else shared_tree)
     if tree is None or text.startswith(BOM) or not _kinds(tree) <= KINDS:
         return _parsed(text)
     return abstracted(tree.root, text, tree.statements, sparing)
@@ -50,7 +51,7 @@ def read(text: str, sparing: bool = False) -> cst.Module:
 
 def parse(text: str) -> cst.Module:
     """The tree of a text with all its layout, or :class:`Unreadable` with the place and the reason."""
-    _tree_within_reach(text)
+    _tree_within_reach(text, shared_tree)
     return _parsed(text)
 
 
@@ -68,7 +69,7 @@ def _parsed(text: str) -> cst.Module:
 
 def check_syntax(text: str) -> None:
     """Raise :class:`Unreadable` unless the text is Python, at a twelfth of the cost of :func:`parse`."""
-    if not _has_symbols(text) and syntax_error(text):
+    if text not in _shared and not _has_symbols(text) and syntax_error(text):
         parse(text)  # syntax newer than the running Python is not an error
 
 
@@ -116,6 +117,19 @@ def python_tree(text: str) -> ast.Module:
         return ast.parse(text.removeprefix(BOM))
 
 
+_shared: dict[str, ast.Module] = {}
+
+
+def shared_tree(text: str) -> ast.Module:
+    """The tree of the text that is checked: triage and the analysis share it, and change nothing in it."""
+    tree = _shared.get(text)
+    if tree is None:
+        tree = python_tree(text)
+        _shared.clear()
+        _shared[text] = tree
+    return tree
+
+
 class BeyondTheParser(Unreadable):
     """The rare text that Python accepts and libcst does not."""
 
@@ -139,10 +153,10 @@ class _Tree(NamedTuple):
         return array("L", sorted(each.lineno for block in self.blocks for each in block))
 
 
-def _tree_within_reach(text: str) -> _Tree | None:
+def _tree_within_reach(text: str, parser: Callable[[str], ast.Module]) -> _Tree | None:
     """Python's own tree, if it has one; a text that takes libcst minutes, or overflows the stack, is rejected."""
     try:
-        root = python_tree(text)
+        root = parser(text)
     except SyntaxError as error:
         if error.msg.startswith(_IN_LITERALS):
             raise _refused(error) from None

@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from functools import cached_property
+from copy import copy
+from functools import cached_property, partial
 from itertools import chain
 from textwrap import dedent
 from typing import Any
@@ -17,7 +18,7 @@ from placement_lint.flow.api.torch_names import MODULE_MOVES
 from placement_lint.flow.triage import cpu_tensor_escape
 from placement_lint.flow.triage.cpu_tensor_escape import MAKERS
 from placement_lint.project.shelf import Shelf
-from placement_lint.source.parsing import CHILDREN, python_tree
+from placement_lint.source.parsing import CHILDREN, python_tree, shared_tree
 from placement_lint.source.scan import words_of
 
 FORWARDS = ("forward", "training_step", "validation_step", "test_step", "predict_step")
@@ -39,11 +40,28 @@ def read(text: str) -> Facts:
     return _facts.get(text, lambda: _read(text))
 
 
+def read_all(text: str, definitions: Mapping[int, str]) -> None:
+    """Cache the facts about the definitions of a text, by their first lines: one pass of Python's parser reads all."""
+    try:
+        statements = shared_tree(text).body
+    except _UNREADABLE:
+        return
+    for statement in statements:
+        own = definitions.get(statement.lineno)
+        if own is not None and isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+            undecorated = copy(statement)
+            undecorated.decorator_list = []
+            _facts.get(own, partial(Facts, (undecorated,), letters=len(own)))
+
+
 def _read(text: str) -> Facts:
     try:
         return Facts(python_tree(dedent(text)).body, letters=len(text))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except _UNREADABLE:
         return Facts((), letters=len(text), is_readable=False)
+
+
+_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 # --- nodes -----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from collections.abc import Sequence, Set
 from functools import cached_property
 from itertools import chain
 
-from placement_lint.flow.triage.definition_facts import Facts, read
+from placement_lint.flow.triage.definition_facts import Facts, read, read_all
 from placement_lint.flow.triage.predicates import (
     begins,
     begins_beside_tensors,
@@ -45,7 +45,9 @@ def may_tell(text: str, surroundings: Surroundings) -> bool:
 class _Glance:
     def __init__(self, written: Written) -> None:
         self.written = written
-        self.rest = read("\n".join((*_without_signs(written.outline.decorators), *written.outline.statements)))
+        outline = written.outline
+        read_all(written.text, {line: each.text for line, each in outline.definitions.items()})
+        self.rest = read("\n".join((*_without_signs(outline.decorators), *outline.statements)))
 
     @property
     def may_tell(self) -> bool:

@@ -30,6 +30,7 @@ class Written:
     def __init__(self, text: str, surroundings: Surroundings) -> None:
         self.surroundings = surroundings
         self.relevance = Relevance(surroundings)
+        self.text = text
         self.outline = outlined(text)
         self.definitions = defaultdict[str, list[str]](list)
         for each in self.outline.definitions.values():
