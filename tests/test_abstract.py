@@ -21,9 +21,10 @@ from placement_lint.source.abstract import Abstract
 from placement_lint.source.layout import Unplaced
 from placement_lint.source.parsing import parse, read
 from placement_lint.source.positions import positions
+from placement_lint.source.remembered import forget
 from placement_lint.source.text import decode
 from placement_lint.source.walking import children
-from placement_lint.source.wording import forget, is_parenthesised, source_text
+from placement_lint.source.wording import is_parenthesised, source_text
 
 HERE = Path(__file__).parent
 STDLIB = Path(sysconfig.get_path("stdlib"))

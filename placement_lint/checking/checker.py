@@ -85,7 +85,7 @@ class Reading:
 
     def hear(self, program: cst.Module, rules: Sequence[Rule], surroundings: Surroundings) -> Hearing:
         from placement_lint.checking.listen import problems_in
-        from placement_lint.source.wording import forget
+        from placement_lint.source.remembered import forget
 
         try:
             return problems_in(program, rules, surroundings=surroundings)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 import libcst as cst
@@ -23,6 +24,7 @@ def by_kind(table: Mapping[type, Handler]) -> dict[type, Handler]:
     return {**table, **{ABSTRACT[kind]: handler for kind, handler in table.items() if kind in ABSTRACT}}
 
 
+@cache
 def of_kind(*kinds: type) -> frozenset[type]:
     """The node types of these kinds: a lookup in the set is cheaper than ``isinstance``."""
     return frozenset(by_kind(dict.fromkeys(kinds)))

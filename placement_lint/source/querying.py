@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from functools import lru_cache
 
 import libcst as cst
 
-from placement_lint.source.walking import children, fields_of, nodes_in
+from placement_lint.source.remembered import remembered
+from placement_lint.source.walking import children, fields_of, nodes_in, nodes_of
 
 LOOPS = (cst.For, cst.While)
 DEFINITIONS = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
 
 
-def names_in(node: cst.CSTNode) -> Iterator[str]:
+@remembered
+def names_in(node: cst.CSTNode) -> Set[str]:
     """The identifiers in a node: of variables, attributes, keywords and definitions."""
-    return (each.value for each in nodes_in(node) if isinstance(each, cst.Name))
+    return {each.value for each in nodes_of(cst.Name, node)}
 
 
-def words_in(node: cst.CSTNode) -> Iterator[str]:
+@remembered
+def words_in(node: cst.CSTNode) -> Set[str]:
     """The identifiers in a node, and the content of its strings."""
     words = (each for each in nodes_in(node) if isinstance(each, (cst.Name, cst.SimpleString, cst.FormattedStringText)))
-    return (word.value.strip("\"'") for word in words)
+    return {word.value.strip("\"'") for word in words}
 
 
 @lru_cache(1024)
@@ -95,7 +98,7 @@ def dotted(node: cst.CSTNode) -> str:
 
 def operators_in(node: cst.CSTNode) -> set[type[cst.CSTNode]]:
     """The kinds of the operators between two operands in a node."""
-    return {type(each.operator) for each in nodes_in(node) if isinstance(each, cst.BinaryOperation)}
+    return {type(each.operator) for each in nodes_of(cst.BinaryOperation, node)}
 
 
 def attributes_read(node: cst.CSTNode, variable: str) -> Iterator[str]:
@@ -121,23 +124,25 @@ def assigns_none(node: cst.CSTNode, name: str) -> bool:
 
 def assignments_in(node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
     """The targets of the assignments in a node, each with the assigned value."""
-    for each in nodes_in(node):
-        if isinstance(each, cst.Assign):
-            yield from ((one.target, each.value) for one in each.targets)
+    for each in nodes_of(cst.Assign, node):
+        yield from ((one.target, each.value) for one in each.targets)
 
 
 def method_calls_in(node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, str]]:
     """``x`` and ``cpu`` of each ``x.cpu()`` in a node."""
-    for each in nodes_in(node):
-        if isinstance(each, cst.Call) and isinstance(each.func, cst.Attribute):
+    for each in nodes_of(cst.Call, node):
+        if isinstance(each.func, cst.Attribute):
             yield each.func.value, each.func.attr.value
 
 
-def assignments_to_self(node: cst.CSTNode) -> Iterator[tuple[str, cst.BaseExpression]]:
+@remembered
+def assignments_to_self(node: cst.CSTNode) -> Sequence[tuple[str, cst.BaseExpression]]:
     """The names of ``self.name = value`` in a node, each with the value."""
-    for target, value in assignments_in(node):
-        if isinstance(target, cst.Attribute) and last_name(target.value) == "self":
-            yield target.attr.value, value
+    return [
+        (target.attr.value, value)
+        for target, value in assignments_in(node)
+        if isinstance(target, cst.Attribute) and last_name(target.value) == "self"
+    ]
 
 
 def asks_if_unset(test: cst.BaseExpression, name: str) -> bool:
@@ -185,8 +190,8 @@ def asks_if_flag_is_unset(statement: cst.If, rest: Sequence[cst.CSTNode]) -> boo
 
 def _variables_in(node: cst.CSTNode) -> Iterator[str]:
     """The identifiers in a node, without those of attributes."""
-    attributes = {each.attr for each in nodes_in(node) if isinstance(each, cst.Attribute)}
-    return (each.value for each in nodes_in(node) if isinstance(each, cst.Name) and each not in attributes)
+    attributes = {each.attr for each in nodes_of(cst.Attribute, node)}
+    return (each.value for each in nodes_of(cst.Name, node) if each not in attributes)
 
 
 def _is_true(node: cst.BaseExpression) -> bool:
@@ -208,10 +213,10 @@ def _is_of_self(node: cst.CSTNode, name: str) -> bool:
     return isinstance(node, cst.Attribute) and node.attr.value == name and last_name(node.value) == "self"
 
 
-def called_in(node: cst.CSTNode) -> Iterator[str]:
+@remembered
+def called_in(node: cst.CSTNode) -> Set[str]:
     """The variables that a node calls, ``x`` of ``x(1)``."""
-    calls = (each.func for each in nodes_in(node) if isinstance(each, cst.Call))
-    return (function.value for function in calls if isinstance(function, cst.Name))
+    return {each.func.value for each in nodes_of(cst.Call, node) if isinstance(each.func, cst.Name)}
 
 
 # Calls that change nothing, and whose result says what the program was told to use, or could use.
@@ -221,12 +226,13 @@ _CHOOSE = (cst.Assign, cst.AnnAssign, cst.If, cst.Pass, cst.Expr)
 _SAY = frozenset({"print", "format"})
 
 
+@remembered
 def only_asks(node: cst.CSTNode) -> bool:
     """Whether an expression reads settings, and asks for the devices that there are, but does nothing."""
-    calls = (each.func for each in nodes_in(node) if isinstance(each, cst.Call))
-    return all(last_name(function) in _ASK for function in calls)
+    return all(last_name(each.func) in _ASK for each in nodes_of(cst.Call, node))
 
 
+@remembered
 def only_chooses(node: cst.If) -> bool:
     """Whether the branches of a statement only give names values, as a conditional expression does."""
     for each in nodes_in(node):
@@ -239,12 +245,12 @@ def only_chooses(node: cst.If) -> bool:
 
 def reads_attribute(node: cst.CSTNode, name: str) -> bool:
     """Whether ``….name`` occurs in a node."""
-    return any(isinstance(each, cst.Attribute) and each.attr.value == name for each in nodes_in(node))
+    return any(each.attr.value == name for each in nodes_of(cst.Attribute, node))
 
 
 def saves_to_attribute(node: cst.CSTNode, name: str) -> bool:
     """Whether ``….save(…, self.name)`` occurs in a node."""
-    calls = (each for each in nodes_in(node) if isinstance(each, cst.Call) and isinstance(each.func, cst.Attribute))
+    calls = (each for each in nodes_of(cst.Call, node) if isinstance(each.func, cst.Attribute))
     given = (one.value for call in calls if last_name(call.func) == "save" for one in call.args[1:])
     return any(isinstance(value, cst.Attribute) and value.attr.value == name for value in given)
 

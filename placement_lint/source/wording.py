@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ast
-from functools import lru_cache
 
 import libcst as cst
 
 from placement_lint.source.abstract import Abstract, is_grouped, text_of
-
-# Size of the cache: about the number of texts that the analysis needs for a few thousand lines.
-_REMEMBERED = 8_192
+from placement_lint.source.remembered import remembered
 
 
 def source_text(source: str | cst.CSTNode) -> str:
@@ -32,7 +29,7 @@ def lines_of(definition: cst.ClassDef | cst.FunctionDef | cst.Lambda) -> str:
     return "\n".join(definition.layout.lines[origin.lineno - 1 : origin.end_lineno])
 
 
-@lru_cache(_REMEMBERED)
+@remembered
 def _code(node: cst.CSTNode) -> str:
     return text_of(node) if isinstance(node, Abstract) else _MODULE.code_for_node(node).strip()
 
@@ -49,8 +46,3 @@ def argument_text(argument: cst.Arg) -> str:
 
 
 _MODULE = cst.Module([])
-
-
-def forget() -> None:
-    """Clear the cache, which keeps trees alive."""
-    _code.cache_clear()

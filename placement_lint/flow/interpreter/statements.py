@@ -64,7 +64,7 @@ from placement_lint.source.querying import (
     raises,
     same_code,
 )
-from placement_lint.source.walking import nodes_in
+from placement_lint.source.walking import nodes_in, nodes_of
 from placement_lint.source.wording import source_text
 
 # For a method: the undecorated function, if decorators replace it.
@@ -384,18 +384,19 @@ def _counts_tries(node: cst.For) -> bool:
     called = node.iter.func if isinstance(node.iter, cst.Call) else None
     if not isinstance(called, cst.Name) or called.value != "range" or not may_break(node):
         return False
-    return set(names_in(node.body)).isdisjoint(_bound_by(node.target))
+    return names_in(node.body).isdisjoint(_bound_by(node.target))
 
 
 def _groups_by_name(node: cst.For) -> bool:
     """Whether a loop may put ``named_parameters()`` into groups: it tests names, collects, and freezes nothing."""
-    body = [*nodes_in(node.body)]
-    tests = [each.test for each in body if isinstance(each, cst.If)]
-    collects = any(isinstance(each, cst.Call) and last_name(each.func) == "append" for each in body)
-    assigns = any(isinstance(each, cst.AssignTarget) and isinstance(each.target, cst.Attribute) for each in body)
+    if not isinstance(node.target, cst.Tuple):
+        return False
     bound = {*_bound_by(node.target)}
-    named = isinstance(node.target, cst.Tuple) and any(not bound.isdisjoint(names_in(test)) for test in tests)
-    return named and collects and not assigns
+    return (
+        any(not bound.isdisjoint(names_in(each.test)) for each in nodes_of(cst.If, node.body))
+        and any(last_name(each.func) == "append" for each in nodes_of(cst.Call, node.body))
+        and not any(isinstance(each.target, cst.Attribute) for each in nodes_of(cst.AssignTarget, node.body))
+    )
 
 
 def _use_up(machine: Machine, iterable: Value, node: cst.For) -> None:
@@ -486,7 +487,7 @@ def _dealt_with(node: cst.Try | cst.TryStar) -> frozenset[str]:
 
 def _caught(handler: cst.ExceptHandler | cst.ExceptStarHandler) -> set[str]:
     """The names of the classes that a handler catches."""
-    return set(names_in(handler.type)) if handler.type is not None else {"BaseException"}
+    return {*names_in(handler.type)} if handler.type is not None else {"BaseException"}
 
 
 def _resumes(node: cst.Try | cst.TryStar) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 
 import libcst as cst
 
@@ -67,6 +67,7 @@ from placement_lint.flow.state.records import Chosen, Request
 from placement_lint.rule import Note
 from placement_lint.source.abstract import meaning
 from placement_lint.source.querying import as_expression, is_literal, last_comparison, last_name, words_in
+from placement_lint.source.remembered import remembered
 from placement_lint.source.walking import children
 from placement_lint.source.wording import source_text
 
@@ -521,14 +522,13 @@ def _is_flag(question: Question) -> bool:
     return about_cuda and not _is_of_else(test) and not _asks_where_something_is(question)
 
 
-# Reading a test again and again, for each request and each choice, took two fifths of the time of some programs.
-@lru_cache(maxsize=8192)
+@remembered
 def _names_device(test: cst.CSTNode) -> bool:
     words = {*_words(test)}
     return _name_gpu(words, _WORDS_FOR_CUDA) or not words.isdisjoint(_WORDS_FOR_CPU)
 
 
-@lru_cache(maxsize=8192)
+@remembered
 def _is_of_else(test: cst.CSTNode) -> bool:
     return not _OF_ELSE.isdisjoint(_words(test)) or _counts(test)
 
@@ -828,7 +828,7 @@ def _says_several_processes(answer: Answer) -> bool:
     return _is_about_processes(test) and answer.given is not _asks_for_one(test)
 
 
-@lru_cache(maxsize=8192)
+@remembered
 def _is_about_processes(test: cst.CSTNode) -> bool:
     return any(map(_SEVERAL_PROCESSES.fullmatch, words_in(test)))
 

@@ -239,7 +239,7 @@ def _is_global(value: object) -> bool:
 
 def _asks_environment(node: cst.CSTNode) -> bool:
     """Whether ``os.environ["RANK"]`` or its like stands in a node."""
-    words = {*words_in(node)}
+    words = words_in(node)
     return "RANK" in words and not words.isdisjoint(_ENVIRONMENT)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
 from typing import Any, TypeGuard
 
 import libcst as cst
@@ -33,6 +32,7 @@ from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import names_of, value_of
 from placement_lint.source.abstract import meaning
 from placement_lint.source.querying import dotted, last_name
+from placement_lint.source.remembered import remembered
 from placement_lint.source.walking import nodes_in
 
 # The type of the result of ``parse_args``.
@@ -178,7 +178,7 @@ def overridden(machine: Machine, function: Function, arguments: Arguments) -> It
                 yield value
 
 
-@lru_cache(maxsize=8192)
+@remembered
 def _overridden_in(body: cst.CSTNode) -> tuple[str, ...]:
     """The names, such as ``cfg.MODEL``, whose items or attributes get other values under names not written out."""
     return tuple(dict.fromkeys(map(dotted, _owners_in(body))))
