@@ -409,6 +409,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "python_values": {"reader": "tolist()"},
     },
     "operand-not-moved": {
+        "list_of_two_lengths": {"stray": "cuda"},
         "activation_added": "no layer has parameters",
         "missing_argument": "the program raises before",
         "tried": "the program handles the error",

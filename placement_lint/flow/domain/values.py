@@ -635,6 +635,8 @@ Value: TypeAlias = (
 
 # The value of a cell, after a join, on a path on which it was never written.
 ABSENT = External("<absent>")
+# The type of the unknown value that a list holds in some place on a path on which it has no item there.
+MISSING = "<missing>"
 NONE = Const(None)
 # A NumPy array with dimensions, on the host; and one that may have none, as that of a single number.
 ARRAY = External("<ndarray>")

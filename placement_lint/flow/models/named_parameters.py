@@ -10,6 +10,7 @@ from placement_lint.flow.api.torch_names import CONTAINERS, NAMES_OF_PARAMETERS,
 from placement_lint.flow.domain import partial_text
 from placement_lint.flow.domain.record import record, replace
 from placement_lint.flow.domain.values import (
+    MISSING,
     Class,
     Const,
     Device,
@@ -21,6 +22,7 @@ from placement_lint.flow.domain.values import (
     Symbol,
     Tensor,
     Value,
+    alternatives,
 )
 from placement_lint.flow.models import gradients, modules, trainable
 from placement_lint.flow.state.containers import content
@@ -133,8 +135,10 @@ def left_out(machine: Machine, groups: Value, reached: frozenset[int], held: fro
 
 def _ids(items: Sequence | None) -> frozenset[int]:
     """The ids of Parameters or of what they are in; none if there is anything else."""
-    tensors = [item for item in items.items if isinstance(item, Tensor)] if items is not None else []
-    known = items is not None and len(tensors) == len(items.items)
+    held = [option for item in items.items for _, option in alternatives(item)] if items is not None else []
+    held = [option for option in held if not (isinstance(option, Symbol) and option.type == MISSING)]
+    tensors = [option for option in held if isinstance(option, Tensor)]
+    known = len(tensors) == len(held)
     return frozenset(one for item in tensors for one in (*item.modules, item.uid) if one) if known else frozenset()
 
 

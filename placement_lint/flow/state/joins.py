@@ -7,7 +7,7 @@ from collections.abc import Sequence as Many
 from typing import TYPE_CHECKING
 
 from placement_lint.flow.domain.path_condition import Condition
-from placement_lint.flow.domain.values import ABSENT, Mapping, Sequence, Value, choose, is_compiled, tells
+from placement_lint.flow.domain.values import ABSENT, MISSING, Mapping, Sequence, Value, choose, is_compiled, tells
 from placement_lint.flow.state.program import Program
 
 if TYPE_CHECKING:
@@ -58,8 +58,10 @@ def joined_content(machine: Machine, guards: Guards, values: Many[Value | None])
         rows = [(guard, value.items) for guard, value in known if isinstance(value, Sequence)]
         lengths = {len(row) for _, row in rows}
         exact = len(lengths) == 1 and all(isinstance(value, Sequence) and value.exact for _, value in known)
+        # An item is in the list only on the paths of the longer lists.
+        missing = machine.fresh(type=MISSING)
         items = [
-            _ways(machine, [(guard, row[place]) for guard, row in rows if len(row) > place])
+            _ways(machine, [(guard, row[place] if len(row) > place else missing) for guard, row in rows])
             for place in range(max(lengths, default=0))
         ]
         return Sequence(tuple(item for item in items if item is not None), exact)
