@@ -838,6 +838,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unwrapped_first": {"already": ""},
     },
     "wrapper-attribute-read": {
+        "set_by_a_hook": REPAIRED,
+        "set_far_below": REPAIRED,
         "keyword_left_out": "no call passes the keyword that would wrap the model",
         "excluded_before": "where the attribute is read, the model is not wrapped",
         "exactly_one_device": {"wrapper": ""},

@@ -79,6 +79,7 @@ from placement_lint.flow.models import (
     state_dicts,
     tensors,
     torchvision,
+    wrapper_attributes,
     wrappers,
 )
 from placement_lint.flow.models.autocast import Autocast
@@ -186,6 +187,7 @@ def call_function(
         return result
     for value in options.overridden(machine, function, arguments):
         settings.forget(machine, value)
+    wrapper_attributes.may_be_written(machine, function, arguments)
     return foreign(machine, arguments, node, moves=_may_move(machine, function, arguments))
 
 

@@ -204,13 +204,20 @@ def _after(
     output: Value,
     node: cst.Call,
 ) -> Value:
-    """What forward hooks return in the place of an output; what else they do is for when they are looked at alone."""
+    """What forward hooks return in the place of an output, and that they may assign attributes of the module.
+
+    What else they do is for when they are looked at alone.
+    """
     for hook in hooks:
         with machine.unheard(), machine.aside(ALWAYS):
             made = machine.evaluator.call(
                 machine, hook.function, _given_to(machine, module, hook, arguments, node, output), node
             )
             made = output if machine.dead else made
+            changed = machine.store.changes(machine.store.depth - 1)
+        for owner, name in changed:
+            if owner == module.id and isinstance(name, str):
+                machine.write(owner, name, machine.fresh())
         output = machine.lift(lambda option, before=output: before if option == NONE else option, made)
     return output
 

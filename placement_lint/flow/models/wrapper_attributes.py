@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import Condition
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
@@ -33,6 +34,7 @@ from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.rule import Note
+from placement_lint.source.querying import assignments_in
 from placement_lint.source.wording import source_text
 
 
@@ -111,6 +113,15 @@ def read(machine: Machine, wrapper: Object, name: str) -> None:
     """``wrapper.name``: the program may well keep something of its own there."""
     if not wrappers.has_attribute(machine, wrapper, name):
         machine.notes[WrapperAttributes].fields.add((wrapper.id, name, machine.path))
+
+
+def may_be_written(machine: Machine, function: Function, arguments: Arguments) -> None:
+    """A function that is not analysed may assign the attributes of a wrapper that it assigns of anything."""
+    for value in arguments.values():
+        if isinstance(value, Object) and value.kind is Kind.WRAPPER:
+            for target, _ in assignments_in(function.node):
+                if isinstance(target, cst.Attribute):
+                    machine.write(value.id, target.attr.value, machine.fresh())
 
 
 def written_inside(machine: Machine, module: Object, name: str) -> None:
