@@ -322,6 +322,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unknown_ids": {"device_ids": [0]},
     },
     "move-on-non-movable": {
+        "unknown_key": REPAIRED,
         "rest_of_batch": {"kind": "tensor"},
         "list_becomes_tensor": REPAIRED,
         "type_asked_first": REPAIRED,

@@ -272,7 +272,7 @@ def _mapping_method(machine: Machine, mapping: Mapping, name: str, arguments: Ar
             found = mapping.get(key.value)
             return found if found is not None else default or NONE
         if name == "get" and mapping.items:
-            return subscripts.any_entry(machine, mapping, key, default) or machine.fresh()
+            return subscripts.any_entry(machine, mapping, key, None, default or NONE) or machine.fresh()
     return machine.fresh()
 
 

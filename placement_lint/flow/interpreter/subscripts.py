@@ -53,6 +53,7 @@ from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Around
 from placement_lint.flow.state.names import christen
+from placement_lint.flow.state.options import is_option
 from placement_lint.rule import Note
 from placement_lint.source.querying import mentions
 
@@ -122,7 +123,8 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
     mapping = machine.read(owner.id, MAPPING)
     if isinstance(mapping, Mapping):
         mapping = within(mapping, owner.alias)
-        found = mapping.get(_entry(key)) if isinstance(key, (Const, Device)) else any_entry(machine, mapping, key)
+        known = isinstance(key, (Const, Device))
+        found = mapping.get(_entry(key)) if known else any_entry(machine, mapping, key, node.slice[0])
         return found if found is not None else _made_on_demand(machine, owner, mapping, key, node)
     items = modules.items_of(machine, owner)
     if isinstance(items, Sequence):
@@ -170,20 +172,30 @@ def _entry(key: Value) -> object:
     return key.value if isinstance(key, Const) else key
 
 
-def any_entry(machine: Machine, mapping: Mapping, key: Value, default: Value | None = None) -> Value | None:
-    """The value for an unknown key: a choice of all values, each if the key equals its key, or the default."""
+def any_entry(
+    machine: Machine, mapping: Mapping, key: Value, written: cst.CSTNode | None, default: Value | None = None
+) -> Value | None:
+    """The value for an unknown key: a choice of all values, each if the key equals its key, or the default.
+
+    Nothing says that a key is meant that is no option of the program, and for which its value would be wrong.
+    """
     if any(isinstance(name, Device) for name, _ in mapping.items):
         return None
     values = {value for _, value in mapping.items} | ({default} if default is not None else set())
     if mapping.rest is not None or len(values) == 1:
         values.add(mapping.rest or next(iter(values)))
         return values.pop() if len(values) == 1 else None
-    options, missing = [], ALWAYS
+    ways, missing = [], ALWAYS
     for name, value in mapping.items:
-        question = imports.is_key(machine, key, name)
-        options.append((answered(question, True), value))
+        question = imports.is_key(machine, key, name, written)
+        if not isinstance(key, Symbol) or not is_option(key):
+            question.say(by_name=True)
+        if default is None and name == mapping.items[-1][0]:
+            # Any other key raises.
+            question.require(True, machine.path & missing)
+        ways.append((missing & answered(question, True), value))
         missing = missing & answered(question, False)
-    return machine.either([*options, (missing, default)] if default is not None else options)
+    return machine.either([*ways, (missing, default)] if default is not None else ways)
 
 
 def _item_of_sequence(machine: Machine, sequence: Sequence, key: Value) -> Value:

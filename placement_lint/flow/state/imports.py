@@ -357,10 +357,11 @@ def chosen(machine: Machine, module: Imported, key: Value) -> Value:
     return machine.either(options)
 
 
-def is_key(machine: Machine, key: Value, name: object) -> Question:
-    """Whether a computed key or name is this one."""
+def is_key(machine: Machine, key: Value, name: object, written: cst.CSTNode | None = None) -> Question:
+    """Whether a computed key or name is this one; without words if the program has none for the key."""
     source = source_text(key.source) if isinstance(key, Symbol) else ""
-    return machine.question(("Equal", key, Const(name)), ("equal", key), f"{source or 'name'} == {name!r}")
+    source = source or (source_text(written) if written is not None else "")
+    return machine.question(("Equal", key, Const(name)), ("equal", key), f"{source} == {name!r}" if source else "")
 
 
 # Past this many names of a module, it is not decided which of them is meant.
