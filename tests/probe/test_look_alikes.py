@@ -95,6 +95,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "updated_outside": REPAIRED,
     },
     "device-choice-ignored": {
+        "exactly_one_of_them": "the program chooses no device",
         "by_name": "no name leads to what asks for CUDA: it needs arguments, or is private",
         "device_tested_after_request": {"choice": "cuda"},
         "chosen_by_statement_after_exit": {"choice": "cuda"},

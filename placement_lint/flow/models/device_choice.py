@@ -549,13 +549,19 @@ def _words(test: cst.CSTNode) -> Iterator[str]:
 
 
 def _counts(test: cst.CSTNode) -> bool:
-    """Whether it is ``len(gpus) > 1``, which says how many there are: where it is false, there may be one."""
+    """Whether it is ``len(gpus) > 1`` or ``len(gpus) == 1``: that says how many there are, and not if there are any."""
     comparison = last_comparison(test)
     last = comparison.comparisons[-1] if comparison is not None else None
-    if last is None:
+    if comparison is None or last is None:
         return False
-    more = isinstance(last.operator, cst.GreaterThan) and is_literal(last.comparator, 1)
-    return more or (isinstance(last.operator, cst.GreaterThanEqual) and is_literal(last.comparator, 2))
+    if isinstance(last.operator, (cst.GreaterThan, cst.LessThanEqual)):
+        return is_literal(last.comparator, 1)
+    if isinstance(last.operator, (cst.GreaterThanEqual, cst.LessThan)):
+        return is_literal(last.comparator, 2)
+    # ``--cuda 1`` is a flag
+    counted = isinstance(comparison.left, cst.Call) and last_name(comparison.left.func) in ("len", "device_count")
+    same = isinstance(last.operator, (cst.Equal, cst.NotEqual))
+    return counted and same and isinstance(last.comparator, cst.Integer) and not is_literal(last.comparator, 0)
 
 
 def _asks_where_something_is(question: Question) -> bool:
