@@ -375,6 +375,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "tensors": {"type": "dict"},
     },
     "moved-leaf-or-device-comparison": {
+        "name_of_an_option": "it compares a text, or a device in another way as well",
         "names": "it compares a text, or a device in another way as well",
         "leaf_kept": "it reads the gradient of the leaf",
         "made_there": {"target": "cpu"},

@@ -61,7 +61,7 @@ from placement_lint.flow.models.replica_losses import ReplicaLosses
 from placement_lint.flow.state import extent, options
 from placement_lint.flow.state.classes import wrapper_base
 from placement_lint.flow.state.containers import content, depends, length
-from placement_lint.flow.state.devices import Context, as_place, watched
+from placement_lint.flow.state.devices import Context, as_place, is_built, watched
 from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Around
@@ -270,7 +270,7 @@ def _check_devices(machine: Machine, left: Value, right: Value, node: cst.Compar
         text = isinstance(value, Const) and _names_device(value)
         of_tensor = tested in machine.notes[Tensors].devices_read
         if (
-            (of_tensor or (text and isinstance(device, Device) and device.built))
+            (of_tensor or (text and is_built(device)))
             and (text or (value == Device("cuda") and isinstance(value, Device) and value.written is not None))
             and other not in machine.notes[Tensors].devices_read
         ):

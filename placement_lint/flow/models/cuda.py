@@ -50,6 +50,8 @@ def device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
     def name_device(place: Value) -> Value:
         visible_devices.name_device(machine, place, node, node)
         ranks.name_gpu(machine, place.index if isinstance(place, Device) else None, node, works=False)
+        if isinstance(place, Symbol):
+            return replace(place, type=devices.DEVICE)
         return replace(place, built=True) if isinstance(place, Device) else place
 
     given = arguments.get(0, "device") or arguments.keyword("type")

@@ -58,6 +58,8 @@ _DEVICE_TEXT = re.compile(r"(cpu|cuda|meta|mps|xpu|hpu|xla|npu)(?::(\d+))?")
 _CURRENT = Slot("current device")
 _DEFAULT = Slot("default device")
 _DEFAULT_TYPE = Slot("place of the default tensor type")
+# The type of an unknown device.
+DEVICE = "torch.device"
 # A cell of an unknown value.
 _USED_AS_DEVICE = Slot("used as device")
 
@@ -87,6 +89,11 @@ def as_place(value: Value) -> Place | None:
     return None
 
 
+def is_built(value: Value) -> bool:
+    """Whether a value is a ``torch.device``, known or not, and no text or number that names one."""
+    return value.built if isinstance(value, Device) else isinstance(value, Symbol) and value.type == DEVICE
+
+
 def target_place(machine: Machine, value: Value) -> Place | None:
     """The place that something is moved to; unknown if the analysis lost track of the value that names it."""
     place = as_place(value)
@@ -101,7 +108,7 @@ def used_as_device(machine: Machine, value: Symbol) -> None:
 def is_device(machine: Machine, value: Value) -> bool:
     """Whether a value is surely a ``torch.device``, not a value that names one."""
     known = isinstance(value, Symbol) and machine.read(value.id, _USED_AS_DEVICE) == TRUE
-    return known or isinstance(value, Device)
+    return known or isinstance(value, Device) or is_built(value)
 
 
 def resolve(machine: Machine, place: Place) -> Place:
