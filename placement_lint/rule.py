@@ -138,6 +138,8 @@ class Problem:
     about: tuple[str, str, str] | None = None
     # the problem is there only if another program of the project saves this
     if_saved: StateFile | None = None
+    # the problem is not there if all that is saved in files of such a name is on the CPU
+    unless_on_cpu: str | None = None
 
 
 Listener = Callable[[Any], Iterator[Problem]]

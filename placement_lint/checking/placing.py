@@ -110,7 +110,7 @@ def saved_states(saved: Sequence[SavedThere], spots: Spots) -> tuple[SavedState,
         said = zip(places, ("the state dict is taken here", "saved here")[-len(places) :], strict=False)
         steps = tuple(Step(spot.path, spot.range, message) for spot, message in said)
         if steps:
-            found.append(SavedState(spots.path, one.state, steps, one.standalone))
+            found.append(SavedState(spots.path, one.state, steps, one.standalone, one.on_cpu))
     return tuple(dict.fromkeys(found))
 
 
@@ -147,7 +147,7 @@ def _finding(rule: Rule, problem: Problem, spots: Spots) -> Provisional | None:
     if spot.function is not None:
         return _in_plain_function(finding, spot.function, problem, spots)
     about = spots.named(*problem.about) if problem.about else None
-    return Provisional(finding, unless_tended=about, if_saved=problem.if_saved)
+    return Provisional(finding, about, if_saved=problem.if_saved, unless_on_cpu=problem.unless_on_cpu)
 
 
 def _in_plain_function(finding: Finding, function: Named, problem: Problem, spots: Spots) -> Provisional | None:
@@ -166,9 +166,8 @@ def _in_plain_function(finding: Finding, function: Named, problem: Problem, spot
         trace=(*finding.trace, here),
     )
     there = replace(finding, trace=(*finding.trace, Step(site.path, site.range, "this call leads there")))
-    if problem.for_any_caller:
-        return Provisional(there, if_saved=problem.if_saved)
-    return Provisional(there, at_call=at_call, function=function, if_saved=problem.if_saved)
+    provisional = Provisional(there, if_saved=problem.if_saved, unless_on_cpu=problem.unless_on_cpu)
+    return provisional if problem.for_any_caller else replace(provisional, at_call=at_call, function=function)
 
 
 def _steps(problem: Problem, spots: Spots) -> Iterator[Step]:

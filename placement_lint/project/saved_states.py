@@ -28,12 +28,16 @@ class StateFile:
 
 @dataclass(frozen=True)
 class SavedState:
-    """A state dict that the program at a path saves; ``steps`` show where, and ``standalone`` code has no caller."""
+    """A state dict that the program at a path saves; ``steps`` show where, and ``standalone`` code has no caller.
+
+    It has only tensors that are ``on_cpu``, if that is set.
+    """
 
     program: str
     state: StateFile
     steps: tuple[Step, ...]
     standalone: bool
+    on_cpu: bool
 
     @property
     def place(self) -> tuple[str, Range]:
@@ -52,6 +56,13 @@ def source_of(wanted: StateFile, loader: str, saved: Iterable[SavedState]) -> Sa
     if wanted.machines is not None and all(one.state.prefix == wanted.prefix for one in alike):
         return None
     return next((one for one in here if _are_together(one.program, loader)), None)
+
+
+def are_on_cpu(name: str, loader: str, saved: Iterable[SavedState]) -> bool:
+    """Whether the programs around the one at the path ``loader`` save each state on the CPU that a file may hold."""
+    near = [one for one in saved if _are_together(one.program, loader)]
+    alike = _known([one for one in near if not name.strip(HOLE) or are_alike(one.state.file, name)])
+    return bool(alike) and all(one.on_cpu for one in alike)
 
 
 def _known(saved: Iterable[SavedState]) -> list[SavedState]:

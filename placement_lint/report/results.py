@@ -42,6 +42,7 @@ class Provisional:
     another file, named in the same way, moves ``at_call`` if that function is also called without the finding.
     ``unless_needed``: a suppression comment without effect, unless a file that imports this one has a finding there.
     ``if_saved``: it is not among the findings of its file, and becomes one if a program of the run saves such a state.
+    ``unless_on_cpu``: what the programs of the run save in files of such a name is all on the CPU.
     """
 
     finding: Finding
@@ -50,10 +51,12 @@ class Provisional:
     function: tuple[str, str, str] | None = None
     unless_needed: bool = False
     if_saved: StateFile | None = None
+    unless_on_cpu: str | None = None
 
     @property
     def is_conditional(self) -> bool:
-        return bool(self.unless_tended or self.at_call or self.unless_needed or self.if_saved)
+        unless = self.unless_tended or self.unless_needed or self.unless_on_cpu is not None
+        return bool(unless or self.at_call or self.if_saved)
 
 
 @dataclass(frozen=True)

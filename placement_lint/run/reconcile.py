@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from placement_lint.finding import Finding, Range
-from placement_lint.project.saved_states import source_of
+from placement_lint.project.saved_states import are_on_cpu, source_of
 from placement_lint.report.results import Checked
 
 Key = tuple[str, int, str, Range]
@@ -57,6 +57,9 @@ def _standing(results: Sequence[Checked], imported_elsewhere: Container[str]) ->
         for finding in checked.findings:
             proviso = provisos.get(finding)
             if proviso is not None and proviso.unless_tended in tended:
+                continue
+            name = proviso.unless_on_cpu if proviso is not None else None
+            if name is not None and are_on_cpu(name, checked.path, saved):
                 continue
             if proviso is not None and proviso.unless_needed and is_needed(finding):
                 continue

@@ -47,6 +47,7 @@ model.load_state_dict(torch.load("model.pth", map_location="cpu"))
     silent="""\
 - `map_location` is passed, or the load runs only if the program has chosen CUDA.
 - The program itself has saved the file before, in the same run and a single process, or saves it from the CPU.
+- The project's other programs save all files that it may be from the CPU.
 - Only one of the ranks loads it, under `if rank == 0:`.
 - The loaded object does not look like a checkpoint: samples, vocabularies, metrics.
 - The program never chooses: it always uses a GPU, or never.
@@ -74,6 +75,7 @@ def check(event: LoadedWhereSaved) -> Iterator[Problem]:
         facts={"why": event.why},
         replay=_in_each_rank(event) if ranks else Replay(saved_on="cuda:0"),
         for_any_caller=not ranks,
+        unless_on_cpu=event.name,
     )
 
 

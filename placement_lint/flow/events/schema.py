@@ -318,6 +318,7 @@ class SavedThere:
     state: StateFile
     nodes: tuple[cst.CSTNode, ...]
     standalone: bool
+    on_cpu: bool
 
 
 @dataclass(frozen=True)
@@ -903,6 +904,8 @@ class LoadedWhereSaved(Event):
     choice_text: str
     # the value goes into ``load_state_dict`` and nowhere else
     only_state: bool
+    # what is known of the name of the file
+    name: str = ""
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,8 @@ class Saved:
     value: Value
     node: cst.Call
     standalone: bool
+    # those of its state dicts whose tensors are all on the CPU
+    on_cpu: frozenset[StateDict]
 
 
 @dataclass
@@ -69,8 +71,8 @@ class Checkpoints(Notes):
 
     files: dict[str, list[tuple[Condition, Value, Note]]] = noted(dict, Use.WEIGHED)
     saves: list[Saved] = noted(list, Use.AT_END | Use.WEIGHED)
-    # by the name of a file, in whichever folder: whether all that the program saves there is on the CPU
-    saved_on_cpu: dict[str, bool] = noted(dict)
+    # by what a file is given by, and by its name, in whichever folder: whether all that is saved there is on the CPU
+    saved_on_cpu: dict[object, bool] = noted(dict)
     # files and state dicts that went through a call that cannot be looked into, or whose keys the program uses
     handled: set[object] = noted(set, Use.WEIGHED)
     # calls of load_state_dict with what a file holds
@@ -97,10 +99,12 @@ def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> V
     mapped = arguments.get(1, "map_location")
     device_choice.request_literal(machine, mapped, device_choice.argument(node, 1, "map_location"), node, node)
     if (mapped is None or mapped == NONE) and not arguments.spread:
-        scene = replace(machine.scene, reach=machine.tested & machine.decided)
+        reach = machine.tested & machine.decided
+        scene = replace(machine.scene, reach=reach, when=reach & ranks.joined_when(machine))
         written = name in noted.saved_on_cpu or _saves_there_itself(machine, node.args[0].value)
         joined = None if ranks.is_one_of_them(machine) else ranks.joined(machine)
-        noted.unmapped.append(Unmapped(node, scene, file, name, written, machine.at_home, joined))
+        given = arguments.get(0, "f")
+        noted.unmapped.append(Unmapped(node, scene, file, name, given, written, machine.at_home, joined))
         if _CHECKPOINT.search(file) or _CHECKPOINT.search(letters):
             noted.state_loads.add(node)
     resumed = _resumes(machine, arguments.get(0, "f"), file)
@@ -117,10 +121,10 @@ def _resumes(machine: Machine, file: Value | None, written: str) -> bool:
 
 def saved(machine: Machine, value: Value, arguments: Arguments, node: cst.Call) -> None:
     """``torch.save(value, file)``: whether all that is saved under a name goes back to the CPU."""
-    name = _name(machine, arguments.get(1, "f"), node.args[1].value)
-    machine.notes[Checkpoints].saved_on_cpu[name] = machine.notes[Checkpoints].saved_on_cpu.get(
-        name, True
-    ) and _is_on_cpu(machine, value)
+    given, known = arguments.get(1, "f"), machine.notes[Checkpoints].saved_on_cpu
+    on_cpu = is_on_cpu(machine, value)
+    for key in (given, _name(machine, given, node.args[1].value)):
+        known[key] = known.get(key, True) and on_cpu
 
 
 def _name(machine: Machine, file: Value | None, source: cst.BaseExpression) -> str:
@@ -147,7 +151,7 @@ def _saves_there_itself(machine: Machine, file: cst.BaseExpression) -> bool:
     )
 
 
-def _is_on_cpu(machine: Machine, value: Value) -> bool:
+def is_on_cpu(machine: Machine, value: Value) -> bool:
     """Whether the tensors of a value that is saved are surely there, and there are some."""
     places = list(_places(machine, value, set()))
     return bool(places) and all(place == CPU for place in places)
@@ -178,7 +182,9 @@ def _places(machine: Machine, value: Value | None, seen: set[int]) -> Iterator[V
 
 
 def _places_of_module(machine: Machine, module: Object | Symbol) -> Iterator[Value]:
-    for _, placed in modules.placements(machine, module):
+    # Of a module of unknown parts, its own place is known once it was moved.
+    known = [placed for _, placed in modules.placements(machine, module)] or [modules.placed(machine, module)]
+    for placed in known:
         for _, option in alternatives(machine.restrict(placed)):
             yield option.place if isinstance(option, Placed) else option
 
@@ -254,14 +260,16 @@ def _saves_state(machine: Machine, file: str) -> bool:
 
 def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:
     first, only_state = visits[0], node not in machine.notes[Checkpoints].kept_loads
-    if machine.notes[Checkpoints].saved_on_cpu.get(first.name):
+    name = partial_text.letters(first.given)
+    known = machine.notes[Checkpoints].saved_on_cpu
+    # Another file may have the same name in another function.
+    if known.get(first.given, known.get(first.name)):
         # What the program itself saves from the CPU goes back there.
         return
     joined = next((visit for visit in visits if visit.joined is not None), None)
     if joined is not None and joined.joined is not None:
         # There are ranks, on a machine with GPUs for them, or this is not reached.
-        scene = replace(joined.scene, when=joined.scene.reach)
-        machine.emit(LoadedWhereSaved(node, scene, joined.file, "ranks", joined.joined, "", only_state))
+        machine.emit(LoadedWhereSaved(node, joined.scene, joined.file, "ranks", joined.joined, "", only_state, name))
         return
     if any(visit.written for visit in visits):
         # What this very run wrote goes back to where it was.
@@ -276,4 +284,4 @@ def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:
     if chosen is not None:
         # A checkpoint of a GPU is loaded where there is one, even if the program chooses the CPU.
         scene = replace(first.scene, when=first.scene.reach & machines(NO_GPU))
-        machine.emit(LoadedWhereSaved(node, scene, first.file, "choice", chosen.note, chosen.text, only_state))
+        machine.emit(LoadedWhereSaved(node, scene, first.file, "choice", chosen.note, chosen.text, only_state, name))

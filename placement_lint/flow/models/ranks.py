@@ -18,6 +18,7 @@ from placement_lint.flow.domain.path_condition import (
     Condition,
     Question,
     answered,
+    any_of,
     machines,
 )
 from placement_lint.flow.domain.values import (
@@ -166,9 +167,15 @@ def is_alone(machine: Machine) -> bool:
 
 
 def joined(machine: Machine) -> Note | None:
-    """Where this process joined a group of several, if it did on every path."""
+    """Where this process joined a group of several, if it did on some path."""
     value = machine.read(machine.module_frame, _GROUP)
     return value.details if isinstance(value, Fact) and isinstance(value.details, Note) else None
+
+
+def joined_when(machine: Machine) -> Condition:
+    """When this process joined a group of several, on one of the paths that lead here."""
+    joins = alternatives(machine.store.read(machine.module_frame, _GROUP) or NONE)
+    return any_of(guard for guard, option in joins if isinstance(option, Fact))
 
 
 def may_lack_gpus(machine: Machine) -> bool:

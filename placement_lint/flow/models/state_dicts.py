@@ -34,7 +34,7 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.events.schema import SavedThere, Scene, StateLoaded
 from placement_lint.flow.models import checkpoints, state_keys
-from placement_lint.flow.models.checkpoints import Checkpoints, Saved
+from placement_lint.flow.models.checkpoints import Checkpoints, Saved, is_on_cpu
 from placement_lint.flow.models.file_names import FileNames
 from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
@@ -214,9 +214,11 @@ def save(machine: Machine, value: Value, file: str, given: Value, node: cst.Call
     noted, standalone = machine.notes[Checkpoints], machine.now[Calls].standalone
     for guard, saved in alternatives(_written(machine, value)):
         noted.files.setdefault(file, []).append((machine.path & guard, saved, note))
+        states = (state for _, _, state in _states_in(saved) if state is not None)
+        on_cpu = frozenset(state for state in states if is_on_cpu(machine, state))
         for named, name in alternatives(machine.restrict(given)):
             here = machine.path & guard & named
-            noted.saves.append(Saved(partial_text.letters(name), here, saved, node, standalone))
+            noted.saves.append(Saved(partial_text.letters(name), here, saved, node, standalone, on_cpu))
 
 
 def saved_states(machine: Machine) -> Iterator[SavedThere]:
@@ -229,7 +231,8 @@ def saved_states(machine: Machine) -> Iterator[SavedThere]:
             known = isinstance(state, StateDict) and state_keys.is_known(machine, state.owner)
             for name in names if when.possible else ():
                 file = StateFile(name, entries, state.prefix if known and state is not None else None, when.machines)
-                yield SavedThere(file, (saved.node,) if state is None else (state.node, saved.node), saved.standalone)
+                nodes = (saved.node,) if state is None else (state.node, saved.node)
+                yield SavedThere(file, nodes, saved.standalone, state in saved.on_cpu)
 
 
 def _states_in(

@@ -77,13 +77,15 @@ class Request:
 class Unmapped:
     """A load without ``map_location``; ``written`` if the same run wrote a file of that ``name`` before.
 
-    ``at_home`` if the program's own file loads it; ``joined`` if each rank of a process group does.
+    ``given`` is the file, as a value; ``at_home`` if the program's own file loads it; ``joined`` if each rank of a
+    process group does.
     """
 
     node: cst.Call
     scene: Scene
     file: str
     name: str
+    given: Value | None
     written: bool
     at_home: bool
     joined: Note | None
