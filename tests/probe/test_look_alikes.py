@@ -843,6 +843,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "wrapper-attribute-read": {
         "set_by_a_hook": REPAIRED,
+        "setting_with_default": {"wrapper": ""},
         "set_far_below": REPAIRED,
         "keyword_left_out": "no call passes the keyword that would wrap the model",
         "excluded_before": "where the attribute is read, the model is not wrapped",

@@ -305,6 +305,8 @@ def _getattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
         if default is not None and _has_attribute(machine, option, label) is not True:
             if _has_attribute(machine, option, label) is False:
                 return default
+            if isinstance(option, (Object, Symbol)):
+                return machine.part(option.id, ("getattr", label, default), label)
             return machine.fresh(label)
         written = cst.Attribute(value=node.args[0].value, attr=cst.Name(label)) if label.isidentifier() else None
         return attributes.read(machine, option, label, written) if written is not None else machine.fresh()
