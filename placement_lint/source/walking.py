@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
 from typing import TypeVar
@@ -23,10 +23,10 @@ def children(node: cst.CSTNode) -> list[cst.CSTNode]:
     found: list[cst.CSTNode] = []
     for name in fields_of(type(node)):
         content = getattr(node, name)
-        kind: Hashable = type(content)
+        kind = type(content)
         if kind is list or kind is tuple:
             found += content
-        elif _is_node(kind):
+        elif _is_node(kind):  # type: ignore[arg-type]
             found.append(content)
     return found
 
