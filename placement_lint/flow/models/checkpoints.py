@@ -105,7 +105,7 @@ def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> V
         joined = None if ranks.is_one_of_them(machine) else ranks.joined(machine)
         given = arguments.get(0, "f")
         noted.unmapped.append(Unmapped(node, scene, file, name, given, written, machine.at_home, joined))
-        if _CHECKPOINT.search(file) or _CHECKPOINT.search(letters):
+        if any(map(_CHECKPOINT.search, (file, letters, name))):
             noted.state_loads.add(node)
     resumed = _resumes(machine, arguments.get(0, "f"), file)
     return Loaded(file, node=node, path=machine.path, resumed=resumed, name=letters)
