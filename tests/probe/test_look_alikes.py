@@ -421,6 +421,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "entries_as_attributes": REPAIRED,
         "one_of_two_modes": REPAIRED,
         "one_of_many_under_flag": REPAIRED,
+        "current_under_an_option": REPAIRED,
         "module_type": REPAIRED,
         "trainer_by_option": REPAIRED,
         "own_cuda": REPAIRED,

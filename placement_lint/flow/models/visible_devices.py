@@ -134,14 +134,26 @@ def forget_script(machine: Machine) -> None:
 
 
 def visible(machine: Machine) -> tuple[tuple[str, ...], Note, Condition] | None:
-    """The entries of a list and the statement that set it, where no other list may hold here, or by default."""
-    set_to = alternatives(machine.read(machine.module_frame, _VISIBLE) or NONE)
-    guard, value = set_to[0]
-    by_default = all(isinstance(other, Symbol) and other.preferred is not None for _, other in set_to[1:])
-    if not isinstance(value, Fact) or not isinstance(value.details, Note) or not by_default:
+    """The entries of a list, the statement that set it, and when it did; None if another list may hold here.
+
+    That is nothing, or the value of an option of which the list is the default.
+    """
+    set_to = [
+        (guard, value)
+        for guard, value in alternatives(machine.store.read(machine.module_frame, _VISIBLE) or ABSENT)
+        if value is not ABSENT and not machine.path.excludes(guard)
+    ]
+    lists = [
+        (guard, value.name, value.details)
+        for guard, value in set_to
+        if isinstance(value, Fact) and isinstance(value.details, Note)
+    ]
+    others = [value for _, value in set_to if not isinstance(value, Fact)]
+    if len(lists) != 1 or not all(isinstance(value, Symbol) and value.preferred is not None for value in others):
         return None
-    entries = tuple(entry.strip() for entry in value.name.split(","))
-    return (entries, value.details, guard) if all(entry.isdigit() for entry in entries) else None
+    guard, name, note = lists[0]
+    entries = tuple(entry.strip() for entry in name.split(","))
+    return (entries, note, guard) if all(entry.isdigit() for entry in entries) else None
 
 
 def name_device(

@@ -120,6 +120,8 @@ def resolve(machine: Machine, place: Place) -> Place:
     current = machine.read(machine.module_frame, _CURRENT)
     if current is None:
         return place if machine.now[Calls].standalone else Device("cuda", 0)
+    if machine.may_lack(machine.module_frame, _CURRENT):
+        return place
     if isinstance(current, Device):
         return current
     return place
