@@ -219,7 +219,7 @@ def test_what_libcst_alone_refuses_is_read_all_the_same() -> None:
 
 
 def test_a_node_of_another_text_has_no_place_in_this_one() -> None:
-    one, other = read("x = 1\n"), read("x = 1\n")
+    one, other = read("x = 1\n"), read("y = 1\n")
     assert positions(one, [other.body[0]]) == {}
 
 
