@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import TypeGuard
 
@@ -65,6 +66,7 @@ from placement_lint.flow.state.devices import Context, as_place, is_built, watch
 from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Around
+from placement_lint.flow.state.names import value_of
 from placement_lint.source.abstraction import by_kind
 from placement_lint.source.querying import mentions
 
@@ -195,13 +197,40 @@ def _operands(node: cst.BaseExpression) -> list[cst.BaseExpression]:
     return [*_operands(node.left), *_operands(node.right)] if isinstance(node, cst.BooleanOperation) else [node]
 
 
+@contextmanager
+def following(machine: Machine, test: cst.BaseExpression) -> Iterator[None]:
+    """In a branch that is taken where the test holds: if it asks for a tensor on a GPU, requests follow that tensor."""
+    follows = any(_asks_where_a_tensor_is(machine, operand) for operand in _conjuncts(test))
+    machine.now[Context].beside_gpu += follows
+    try:
+        yield
+    finally:
+        machine.now[Context].beside_gpu -= follows
+
+
+def _conjuncts(test: cst.BaseExpression) -> list[cst.BaseExpression]:
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
+        return [*_conjuncts(test.left), *_conjuncts(test.right)]
+    return [test]
+
+
+def _asks_where_a_tensor_is(machine: Machine, test: cst.BaseExpression) -> bool:
+    """Whether it is ``x.is_cuda``, and no option of the command line."""
+    if not isinstance(test, cst.Attribute) or test.attr.value != "is_cuda":
+        return False
+    owner = value_of(machine, test.value)
+    asked = machine.known_part(owner.id, "is_cuda") if isinstance(owner, Symbol) else None
+    return asked is None or not options.is_option(asked)
+
+
 def conditional(machine: Machine, node: cst.IfExp) -> Value:
     (holds, guard), saw_gpu = watched(machine, lambda: decision(machine, node.test))
     machine.now[Around].guards.append(node.test)
     machine.now[Context].sure_of_gpu += saw_gpu
 
     def branch(answer: bool, expression: cst.BaseExpression, other: cst.BaseExpression) -> Value:
-        with narrowing.narrowed(machine, node.test, answer):
+        follows = following(machine, node.test) if answer else nullcontext()
+        with narrowing.narrowed(machine, node.test, answer), follows:
             if guard is None:
                 return expressions.evaluate(machine, expression)
             cuda_guards.pass_over(machine, guard, other)

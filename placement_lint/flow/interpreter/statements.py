@@ -218,7 +218,8 @@ def _if(machine: Machine, node: cst.If) -> None:
     goes_on: dict[bool, bool] = {}
 
     def run(answer: bool, block: Callable[[], Value], other: cst.CSTNode | None) -> Value:
-        with narrowing.narrowed(machine, node.test, answer):
+        follows = operators.following(machine, node.test) if answer else nullcontext()
+        with narrowing.narrowed(machine, node.test, answer), follows:
             if guard is not None:
                 cuda_guards.pass_over(machine, guard, other)
             result = block()

@@ -288,8 +288,9 @@ def request(
     scene = replace(machine.scene, reach=machine.tested & machine.decided if written is None else machine.path)
     if module is None or modules.has_parameters(machine, module) is not False:
         follows, names = current_is_chosen(machine), visible(machine)
+        beside = machine.now[Context].beside_gpu > 0
         machine.notes[DeviceChoices].requests.append(
-            Request(node, scene, how, written, follows, names, machine.at_home, fixed, current, number)
+            Request(node, scene, how, written, follows, names, machine.at_home, fixed, current, number, beside)
         )
     guarding = _device_flags(machine.tested)
     if guarding is not None and current is None:
@@ -789,6 +790,11 @@ def _ignores(node: cst.CSTNode, visits: list[Request], chosen: Chosen) -> bool:
     if chosen.note.node is node or (chosen.option is not None and any(asked.follows for asked in visits)):
         return False
     if chosen.option is not None and _names_process(chosen.option):
+        return False
+    if not chosen.by_index:
+        # That a tensor is on a GPU does not say that it is on the one of this number.
+        visits = [asked for asked in visits if not asked.beside]
+    if not visits:
         return False
     if chosen.helpful and all(asked.at_home for asked in visits):
         return False

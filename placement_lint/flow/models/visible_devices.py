@@ -136,7 +136,7 @@ def forget_script(machine: Machine) -> None:
 def visible(machine: Machine) -> tuple[tuple[str, ...], Note, Condition] | None:
     """The entries of a list, the statement that set it, and when it did; None if another list may hold here.
 
-    That is nothing, or the value of an option of which the list is the default.
+    That is nothing, or the value of an option whose default is the list.
     """
     set_to = [
         (guard, value)

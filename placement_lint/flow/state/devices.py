@@ -40,6 +40,8 @@ class Context(Moment):
     # something was found to be on a GPU; the number of running branches whose test found that
     saw_gpu: bool = noted(bool, Use.PASSING)
     sure_of_gpu: int = noted(int)
+    # the number of running branches that are taken where a tensor is on a GPU, as far as is known
+    beside_gpu: int = noted(int)
     in_default_context: int = noted(int)
     # the DataLoader whose worker process is running
     worker: Note | None = noted(lambda: None)

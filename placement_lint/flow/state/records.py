@@ -71,6 +71,8 @@ class Request:
     current: Value | None = None
     # the option that gives the number of the GPU
     number: Symbol | None = None
+    # it is in a branch that is taken where a tensor is on a GPU
+    beside: bool = False
 
 
 @dataclass(frozen=True)
