@@ -126,7 +126,9 @@ def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: O
         or (one.tensor.place == OWN and _is_kept_where_an_argument_was(machine, other.tensor))
     )
     if not surely:
-        _meet_an_option(machine, operation, one, other, node)
+        stray, home = (one, other) if one.tensor.place == CPU else (other, one)
+        if stray.tensor.place == CPU and stray.tensor.scalar is False:
+            _meet_an_option(machine, operation, stray, home, node)
         return Operand(one.source, replace(one.tensor, place=machine.fresh()))
     if machine.path.excludes(machines_with(one.tensor.place) & machines_with(other.tensor.place)):
         return one
@@ -155,6 +157,18 @@ def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: O
     return home
 
 
+def meet_index(machine: Machine, indexed: Operand, index: Operand, node: cst.Subscript) -> None:
+    """A CPU index may index a CUDA tensor, a CUDA index must not index a CPU tensor, unless it is a number."""
+    tensor, key = indexed.tensor, index.tensor
+    certain = not (tensor.assumed or key.assumed or Mixed.ADRIFT in (tensor.mixed, key.mixed))
+    if not certain or tensor.lost is not None or tensor.place != CPU or key.scalar is not False:
+        return
+    if compare(tensor.place, key.place) is Comparison.DIFFERENT:
+        machine.emit(mismatch(machine, "indexing", indexed, index, node))
+    else:
+        _meet_an_option(machine, "indexing", indexed, index, node)
+
+
 def _compared(one: Place, other: Place) -> Comparison:
     """Whether two operands are on one device: some replica is on another GPU than that of any fixed number."""
     fixed = other if one == REPLICA else one if other == REPLICA else None
@@ -174,13 +188,10 @@ def _keeps_to_the_cpu(stray: Tensor, home: Tensor) -> bool:
 
 
 def _meet_an_option(
-    machine: Machine, operation: str | cst.CSTNode, one: Operand, other: Operand, node: cst.CSTNode
+    machine: Machine, operation: str | cst.CSTNode, stray: Operand, home: Operand, node: cst.CSTNode
 ) -> None:
     """A tensor on the CPU meets one that is where an option of the command line says."""
-    stray, home = (one, other) if one.tensor.place == CPU else (other, one)
-    if stray.tensor.place != CPU or stray.tensor.scalar is not False or stray.tensor.assumed or home.tensor.assumed:
-        return
-    if stray.tensor.mixed is Mixed.ADRIFT:
+    if stray.tensor.assumed or home.tensor.assumed or stray.tensor.mixed is Mixed.ADRIFT:
         return
     apart = device_choice.named_away(machine, home.tensor.place)
     if not machine.path.excludes(apart) and not _blamed_elsewhere(machine, stray.tensor):

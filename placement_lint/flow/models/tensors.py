@@ -105,9 +105,8 @@ def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> 
         # This raises IndexError; in old versions of PyTorch it was a number of Python's.
         return machine.fresh(node)
     for item in key.items if isinstance(key, Sequence) else (key,):
-        if isinstance(item, Tensor) and _may_not_index(tensor, item):
-            stray, home = Operand(node.value, tensor), Operand(node.slice[0], item)
-            machine.emit(operations.mismatch(machine, "indexing", stray, home, node))
+        if isinstance(item, Tensor):
+            operations.meet_index(machine, Operand(node.value, tensor), Operand(node.slice[0], item), node)
     indexed = shapes.after_index(tensor, operations.derive(tensor, "indexing", node), key)
     return shapes.with_at_least(indexed, shapes.least_after_index(tensor, key))
 
@@ -116,12 +115,6 @@ def _is_number(tensor: Tensor, key: Value, node: cst.Subscript) -> bool:
     """``loss.data[0]``, or the item of another tensor that has no dimension."""
     of_data = isinstance(node.value, cst.Attribute) and node.value.attr.value == "data" and tensor.scalar is None
     return isinstance(key, Const) and type(key.value) is int and (tensor.scalar is True or of_data)
-
-
-def _may_not_index(tensor: Tensor, index: Tensor) -> bool:
-    certain = not (tensor.assumed or index.assumed or Mixed.ADRIFT in (tensor.mixed, index.mixed))
-    certain = certain and tensor.lost is None and index.scalar is False
-    return certain and tensor.place == CPU and compare(tensor.place, index.place) is Comparison.DIFFERENT
 
 
 # --- attributes and methods ----------------------------------------------------------------------------------
