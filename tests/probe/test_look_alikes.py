@@ -429,6 +429,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "options_as_attributes": "the device is the CPU in the end",
         "written_in_place": {"operation": "+", "scalar": True},
         "row_of_indices": "an index without dimensions is read as a number",
+        "rows_of_targets": "a CPU tensor without dimensions meets any tensor",
         "numbers_of_tensors": {"operation": "+", "scalar": True},
         "packed_data": {"stray": "cuda"},
         "abstract_containers": REPAIRED,

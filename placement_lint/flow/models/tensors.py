@@ -93,9 +93,10 @@ def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> 
     if tensor.role is Role.BATCH:
         if isinstance(key, Const) and isinstance(key.value, str):
             return replace(tensor, uid=0)
-        # An item of a tuple, or a row.
+        # An item of a tuple, or a row; where the number is computed, perhaps a number of a vector.
         loss = replace(tensor.loss, gathered=node if tensor.loss.gathered is not None else None)
-        return shapes.after_index(tensor, replace(tensor, loss=loss, dims=0, uid=0), key)
+        scalar = None if isinstance(key, Symbol) else tensor.scalar
+        return shapes.after_index(tensor, replace(tensor, loss=loss, scalar=scalar, dims=0, uid=0), key)
     if tensor.assumed and tensor.role is Role.INPUT and isinstance(key, Const):
         # It may also be a tuple of anything: tensors on unknown devices.
         part = machine.fresh(node)
