@@ -90,6 +90,9 @@ def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> 
     if tensor.replica.chunk is not None:
         hooks.used(machine, tensor.replica.chunk, node.value, node)
     unregistered.used(machine, tensor.uid, node)
+    if _is_number(tensor, key, node):
+        # This raises IndexError; in old versions of PyTorch it was a number of Python's.
+        return machine.fresh(node)
     if tensor.role is Role.BATCH:
         if isinstance(key, Const) and isinstance(key.value, str):
             return replace(tensor, uid=0)
@@ -102,9 +105,6 @@ def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> 
         part = machine.fresh(node)
         machine.write(part.id, modules.PLACE, Placed(machine.fresh()))
         return part
-    if _is_number(tensor, key, node):
-        # This raises IndexError; in old versions of PyTorch it was a number of Python's.
-        return machine.fresh(node)
     for item in key.items if isinstance(key, Sequence) else (key,):
         if isinstance(item, Tensor):
             operations.meet_index(machine, Operand(node.value, tensor), Operand(node.slice[0], item), node)
