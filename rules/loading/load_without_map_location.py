@@ -50,7 +50,7 @@ model.load_state_dict(torch.load("model.pth", map_location="cpu"))
 - The project's other programs save all files that it may be from the CPU.
 - Only one of the ranks loads it, under `if rank == 0:`.
 - The loaded object does not look like a checkpoint: samples, vocabularies, metrics.
-- The program never chooses: it always uses the same GPU, or none.
+- The program never chooses: it always uses the same GPU, or none. If it only chooses between GPUs, the severity is info.
 - safetensors, `load_state_dict_from_url` and other loaders.
 """,
     fix="""\
@@ -82,6 +82,7 @@ def check(event: LoadedWhereSaved) -> Iterator[Problem]:
         rewrite=fix('load it with `map_location="cpu"`', argument_added(event.node, 'map_location="cpu"')),
         facts={"why": event.why},
         replay=_in_each_rank(event) if ranks else Replay(saved_on=_SAVED_ON[event.why]),
+        severity=Severity.INFO if event.why == "index" else None,
         for_any_caller=not ranks,
         unless_on_cpu=event.name,
     )

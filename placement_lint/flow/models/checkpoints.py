@@ -104,8 +104,7 @@ def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> V
         written = name in noted.saved_on_cpu or _saves_there_itself(machine, node.args[0].value)
         joined = None if ranks.is_one_of_them(machine) else ranks.joined(machine)
         given = arguments.get(0, "f")
-        on_gpu = machine.path.excludes(machines(NO_GPU))
-        noted.unmapped.append(Unmapped(node, scene, file, name, given, written, machine.at_home, joined, on_gpu))
+        noted.unmapped.append(Unmapped(node, scene, file, name, given, written, machine.at_home, joined))
         if any(map(_CHECKPOINT.search, (file, letters, name))):
             noted.state_loads.add(node)
     resumed = _resumes(machine, arguments.get(0, "f"), file)
@@ -283,9 +282,9 @@ def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:
     at_home = all(visit.at_home for visit in visits)
     chosen = device_choice.open_to_others(machine, [visit.scene for visit in visits], at_home)
     if chosen is not None:
-        # A checkpoint of a GPU is loaded where there is one, even if the program chooses the CPU. One that only chooses
-        # between GPUs ends earlier without any.
-        one_of_gpus = chosen.by_index and all(visit.on_gpu for visit in visits)
+        # A checkpoint of a GPU is loaded where there is one, even if the program chooses the CPU. A program that only
+        # chooses between GPUs never ends well without any.
+        one_of_gpus = chosen.by_index and machine.path.excludes(machines(NO_GPU))
         when = first.scene.reach if one_of_gpus else first.scene.reach & machines(NO_GPU)
         why, scene = "index" if one_of_gpus else "choice", replace(first.scene, when=when)
         machine.emit(LoadedWhereSaved(node, scene, first.file, why, chosen.note, chosen.text, only_state, name))

@@ -80,7 +80,7 @@ class Unmapped:
     """A load without ``map_location``; ``written`` if the same run wrote a file of that ``name`` before.
 
     ``given`` is the file, as a value; ``at_home`` if the program's own file loads it; ``joined`` if each rank of a
-    process group does; ``on_gpu`` if only a machine with a GPU comes to it.
+    process group does.
     """
 
     node: cst.Call
@@ -91,7 +91,6 @@ class Unmapped:
     written: bool
     at_home: bool
     joined: Note | None
-    on_gpu: bool
 
 
 @dataclass(frozen=True)
