@@ -314,6 +314,7 @@ _COMPARISONS: dict[object, Callable[..., Any]] = {
     cst.Is.__name__: operator.eq,
     cst.GreaterThan.__name__: operator.gt,
     cst.GreaterThanEqual.__name__: operator.ge,
+    cst.In.__name__: lambda one, held: one in held,
 }
 
 
