@@ -253,6 +253,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "load-without-map-location": {
         "corpus_under_a_name": {"saved_on": "cpu"},
         "opened_corpus": {"saved_on": "cpu"},
+        "number_of_gpu": "it never runs without the GPU that it was saved from",
+        "file_of_parameter": {"saved_on": "cpu"},
         "shown_by_script": "the script does not load anything",
         "named_by_split": "no state is loaded",
         "updated_table": "no state is loaded",

@@ -55,6 +55,7 @@ from placement_lint.flow.interpreter import attributes, calls, iteration, settin
 from placement_lint.flow.models import (
     async_copy,
     attribute_dicts,
+    checkpoints,
     gradients,
     non_movable,
     replica_losses,
@@ -517,7 +518,10 @@ def _print(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 
 def _open(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     """A file, which has the letters of its name."""
-    return replace(machine.fresh(node), letters=partial_text.letters(arguments.get(0, "file")))
+    path = arguments.get(0, "file")
+    file = replace(machine.fresh(node), letters=partial_text.letters(path))
+    checkpoints.opened(machine, file, path)
+    return file
 
 
 def _vars(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:

@@ -38,10 +38,11 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.events.schema import LoadedWhereSaved, Scene
 from placement_lint.flow.models import device_choice, modules, ranks
 from placement_lint.flow.state.classes import methods
-from placement_lint.flow.state.heap import MAPPING
+from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import names_of, value_of
 from placement_lint.flow.state.notes import Notes, Use, noted
+from placement_lint.flow.state.options import is_option
 from placement_lint.flow.state.program import Program
 from placement_lint.flow.state.records import Unmapped
 from placement_lint.rule import Note
@@ -85,6 +86,9 @@ class Checkpoints(Notes):
     number_loads: set[cst.Call] = noted(set)
 
 
+# The path of a file that the program opens.
+_PATH = Slot("path")
+
 # What a file has to do with a model, by its name or by what is taken from it.
 _CHECKPOINT = re.compile(
     r"ckpt|checkpoint|weight|model|resume|pretrain|state_?dict|snapshot|\.pth\b|\bnet\b|optim|epoch|best", re.IGNORECASE
@@ -94,20 +98,22 @@ _CHECKPOINT = re.compile(
 def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> Value:
     """``torch.load(file)``"""
     noted = machine.notes[Checkpoints]
+    given = _path(machine, arguments.get(0, "f"))
     name = _name(machine, arguments.get(0, "f"), node.args[0].value)
-    letters = partial_text.letters(arguments.get(0, "f"))
+    letters = partial_text.letters(given)
     mapped = arguments.get(1, "map_location")
     device_choice.request_literal(machine, mapped, device_choice.argument(node, 1, "map_location"), node, node)
     if (mapped is None or mapped == NONE) and not arguments.spread:
         reach = machine.tested & machine.decided
         scene = replace(machine.scene, reach=reach, when=reach & ranks.joined_when(machine))
-        written = name in noted.saved_on_cpu or _saves_there_itself(machine, node.args[0].value)
+        by_name = name in noted.saved_on_cpu and not _is_parameter(machine, given, name)
+        written = by_name or given in noted.saved_on_cpu or _saves_there_itself(machine, node.args[0].value)
         joined = None if ranks.is_one_of_them(machine) else ranks.joined(machine)
-        given = arguments.get(0, "f")
         noted.unmapped.append(Unmapped(node, scene, file, name, given, written, machine.at_home, joined))
-        if any(map(_CHECKPOINT.search, (file, letters, name))):
+        option = given.text if isinstance(given, Symbol) and is_option(given) else ""
+        if any(map(_CHECKPOINT.search, (file, letters, name, option))):
             noted.state_loads.add(node)
-    resumed = _resumes(machine, arguments.get(0, "f"), file)
+    resumed = _resumes(machine, given, file)
     return Loaded(file, node=node, path=machine.path, resumed=resumed, name=letters)
 
 
@@ -121,10 +127,32 @@ def _resumes(machine: Machine, file: Value | None, written: str) -> bool:
 
 def saved(machine: Machine, value: Value, arguments: Arguments, node: cst.Call) -> None:
     """``torch.save(value, file)``: whether all that is saved under a name goes back to the CPU."""
-    given, known = arguments.get(1, "f"), machine.notes[Checkpoints].saved_on_cpu
+    given, known = _path(machine, arguments.get(1, "f")), machine.notes[Checkpoints].saved_on_cpu
     on_cpu = is_on_cpu(machine, value)
-    for key in (given, _name(machine, given, node.args[1].value)):
+    for key in (given, _name(machine, arguments.get(1, "f"), node.args[1].value)):
         known[key] = known.get(key, True) and on_cpu
+
+
+def opened(machine: Machine, file: Symbol, path: Value | None) -> None:
+    """``file = open(path)``"""
+    if path is not None:
+        machine.write(file.id, _PATH, path)
+
+
+def _path(machine: Machine, file: Value | None) -> Value | None:
+    """The path of a file, however it is given."""
+    path = machine.read(file.id, _PATH) if isinstance(file, Symbol) else None
+    return file if path is None else path
+
+
+def _is_parameter(machine: Machine, file: Value | None, name: str) -> bool:
+    """Whether a file is named by a function's own parameter, which is another file in each function and each call."""
+    function = machine.frame.function
+    return (
+        isinstance(file, Symbol)
+        and function is not None
+        and any(parameter.name.value == name for parameter in function.parameters)
+    )
 
 
 def _name(machine: Machine, file: Value | None, source: cst.BaseExpression) -> str:
@@ -137,7 +165,8 @@ def _name(machine: Machine, file: Value | None, source: cst.BaseExpression) -> s
             source = source.args[0 if function == "open" else -1].value
     if isinstance(source, cst.SimpleString):
         return str(meaning(source)).rpartition("/")[2]
-    return str(file.value).rpartition("/")[2] if isinstance(file, Const) else machine.text(source)
+    path = _path(machine, file)
+    return str(path.value).rpartition("/")[2] if isinstance(path, Const) else machine.text(source)
 
 
 def _saves_there_itself(machine: Machine, file: cst.BaseExpression) -> bool:
@@ -271,7 +300,9 @@ def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:
         # There are ranks, on a machine with GPUs for them, or this is not reached.
         machine.emit(LoadedWhereSaved(node, joined.scene, joined.file, "ranks", joined.joined, "", only_state, name))
         return
-    if any(visit.written for visit in visits):
+    written = {visit.given for visit in visits if visit.written}
+    visits = [visit for visit in visits if visit.given not in written]
+    if not visits:
         # What this very run wrote goes back to where it was.
         return
     if machine.notes[Program].skips_code and not visits[0].at_home:

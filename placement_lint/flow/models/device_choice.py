@@ -682,13 +682,13 @@ def open_to_others(machine: Machine, scenes: list[Scene], at_home: bool) -> Chos
     """The choice of a device that may fall elsewhere each time a statement is reached, all ``at_home`` or not.
 
     One in the same function says more about the statement than others. What a script chooses says nothing of code that
-    it does not call.
+    it does not call. The number of a GPU leaves no way to the CPU.
     """
     functions, called = {scene.function for scene in scenes}, not all(scene.standalone for scene in scenes)
     choices = [
         one
         for one in machine.notes[DeviceChoices].chosen
-        if not (one.helpful and at_home) and (called or not one.by_script)
+        if not (one.helpful and at_home) and (called or not one.by_script) and not one.by_index
     ]
     choices.sort(key=lambda one: one.function not in functions)
     return next((chosen for chosen in choices if _may_fall_elsewhere(scenes, chosen)), None)

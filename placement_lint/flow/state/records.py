@@ -79,7 +79,7 @@ class Request:
 class Unmapped:
     """A load without ``map_location``; ``written`` if the same run wrote a file of that ``name`` before.
 
-    ``given`` is the file, as a value; ``at_home`` if the program's own file loads it; ``joined`` if each rank of a
+    ``given`` is its path, as a value; ``at_home`` if the program's own file loads it; ``joined`` if each rank of a
     process group does.
     """
 
