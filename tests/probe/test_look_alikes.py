@@ -95,6 +95,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "updated_outside": REPAIRED,
     },
     "device-choice-ignored": {
+        "lightning_part": {"choice": "cuda"},
+        "chosen_by_other_function": "nothing shows that both run in one program",
         "exactly_one_of_them": "the program chooses no device",
         "by_name": "no name leads to what asks for CUDA: it needs arguments, or is private",
         "device_tested_after_request": {"choice": "cuda"},

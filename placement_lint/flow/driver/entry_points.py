@@ -98,9 +98,10 @@ def _look(_machine: Machine, _definition: Definition, _values: Many[Value], look
 
 
 @contextmanager
-def _by_itself(machine: Machine) -> Iterator[None]:
+def _by_itself(machine: Machine, entry: cst.CSTNode) -> Iterator[None]:
     """Run in the state after the module's top-level statements, and roll back the store afterwards."""
     machine.dead, machine.path, machine.reach = False, ALWAYS, ALWAYS
+    machine.now[Calls].entry = entry
     machine.budget.fuel = _FUEL_EACH
     machine.budget.by_function.clear()
     machine.store.begin()
@@ -112,7 +113,7 @@ def _by_itself(machine: Machine) -> Iterator[None]:
 
 
 def _look_at_function(machine: Machine, function: Function) -> None:
-    with _by_itself(machine):
+    with _by_itself(machine, _name(function)):
         arguments = calls.unknown_arguments(machine, function, skip_first=False)
         calls.call_function(machine, function, arguments, _name(function))
 
@@ -134,7 +135,7 @@ def _methods(machine: Machine, cls: Class) -> list[Function]:
 
 
 def _look_at_class(machine: Machine, cls: Class, *uncalled: Function) -> None:
-    with _by_itself(machine):
+    with _by_itself(machine, machine.definition(cls).name):
         instance = _bare_instance(machine, cls)
         for method in uncalled:
             if method.node not in machine.notes[Program].called and method.name != "__init__":

@@ -117,19 +117,19 @@ def used(
     for cube in on_cpu[0].cubes if on_cpu else ():
         for answer in cube.answers if cube.machines != NO_GPU else ():
             answer.question.say(chooses_cpu=answer.given)
-    if machine.now[Calls].standalone:
-        return
+    entry = machine.now[Calls].entry
     options = [
         (option, isinstance(place, Device))
         for _, place in places
-        if (option := _option(place)) is not None and not _is_item(option)
+        if (option := _option(place)) is not None and not _is_item(option) and entry is None
     ]
     if not options and not (on_cpu and len(places) > 1):
         return
     text = machine.text(written) if written is not None else "the device"
     text = f"the type {text}" if by_type else text
     note = Note(node, f"{text} is used here" if by_type else f"`{text}` is used here")
-    if on_cpu and len(places) > 1 and (machine.at_home or _is_about_devices(on_cpu[0])):
+    is_own = machine.at_home and entry is None
+    if on_cpu and len(places) > 1 and (is_own or _is_about_devices(on_cpu[0])):
         machine.notes[DeviceChoices].chosen.append(
             Chosen(
                 on_cpu[0],
@@ -139,6 +139,7 @@ def used(
                 helpful=_is_helpful(machine, on_cpu[0]),
                 function=machine.scene.function,
                 by_script=_is_script(machine),
+                entry=entry,
             )
         )
     for option, by_index in options:
@@ -274,7 +275,7 @@ def request(
     """CUDA is requested explicitly; ``nn.CrossEntropyLoss().cuda()`` has nothing to move, on any machine."""
     if machine.now[Calls].standalone and not asks_about_devices(machine.tested & machine.decided):
         lightning.requested(machine, how, node)
-    if machine.now[Calls].standalone or machine.now[Context].worker is not None:
+    if machine.now[Context].worker is not None:
         return
     if machine.now[Context].sure_of_gpu or machine.does_without("AssertionError", "RuntimeError"):
         return
@@ -293,7 +294,7 @@ def request(
             Request(node, scene, how, written, follows, names, machine.at_home, fixed, current, number, beside)
         )
     guarding = _device_flags(machine.tested)
-    if guarding is not None and current is None:
+    if guarding is not None and current is None and not machine.now[Calls].standalone:
         text = _flag_text(machine.tested)
         note = Note(node, f"moved only {text} here")
         helpful = _is_helpful(machine, guarding)
@@ -601,16 +602,16 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
     noted = machine.notes[DeviceChoices]
     noted.requests = _executions(noted.requests)
     noted.chosen.extend(_unasked(machine))
-    by_node: dict[cst.CSTNode, list[Request]] = {}
+    by_node: dict[tuple[cst.CSTNode, cst.CSTNode | None], list[Request]] = {}
     for asked in noted.requests:
-        by_node.setdefault(asked.node, []).append(asked)
+        by_node.setdefault((asked.node, asked.scene.entry), []).append(asked)
     noted.chosen = [
         chosen
         for chosen in _distinct(noted.chosen)
         if not _is_about_else(machine, chosen) and not _was_changed(machine, chosen)
     ]
     ignoring: set[cst.CSTNode] = set()
-    for node, visits in by_node.items():
+    for (node, _), visits in by_node.items():
         if node in noted.returned and all(asked.scene.reach.excludes(machines(NO_GPU)) for asked in visits):
             # A computation of its own, on the GPU where there is one.
             continue
@@ -648,7 +649,7 @@ def _distinct(choices: Iterable[Chosen]) -> Iterator[Chosen]:
     places: dict[tuple[object, ...], set[cst.CSTNode]] = {}
     for chosen in choices:
         facts = (chosen.on_cpu, chosen.surely_not, chosen.text, chosen.option)
-        flags = (*facts, chosen.helpful, chosen.of_module, chosen.by_index)
+        flags = (*facts, chosen.helpful, chosen.of_module, chosen.by_index, chosen.entry)
         kept = places.setdefault(flags, set())
         if len(kept) < 2 and chosen.note.node not in kept:
             kept.add(chosen.note.node)
@@ -662,7 +663,8 @@ def _is_about_else(machine: Machine, chosen: Chosen) -> bool:
     """
     flags = any(cube.answers for cube in chosen.surely_not.cubes)
     fetched = () if chosen.of_module else machine.notes[DeviceChoices].fetched
-    moved = (asked for asked in machine.notes[DeviceChoices].requests if asked.current is None)
+    requests = machine.notes[DeviceChoices].requests
+    moved = (asked for asked in requests if asked.current is None and asked.scene.entry == chosen.entry)
     on_gpu = (*(asked.scene.reach for asked in moved), *fetched)
     return flags and any(reach.implies(chosen.surely_not) for reach in on_gpu)
 
@@ -688,7 +690,10 @@ def open_to_others(machine: Machine, scenes: list[Scene], at_home: bool) -> Chos
     choices = [
         one
         for one in machine.notes[DeviceChoices].chosen
-        if not (one.helpful and at_home) and (called or not one.by_script) and not one.by_index
+        if not (one.helpful and at_home)
+        and (called or not one.by_script)
+        and not one.by_index
+        and (one.entry is None or all(scene.entry == one.entry for scene in scenes))
     ]
     choices.sort(key=lambda one: one.function not in functions)
     return next((chosen for chosen in choices if _may_fall_elsewhere(scenes, chosen)), None)
@@ -787,6 +792,8 @@ def _sees_cuda(question: Question) -> bool:
 
 def _ignores(node: cst.CSTNode, visits: list[Request], chosen: Chosen) -> bool:
     """Whether a request is made, each time, also where nothing that guards the choice speaks for CUDA."""
+    if any(asked.scene.entry != chosen.entry for asked in visits):
+        return False
     if chosen.note.node is node or (chosen.option is not None and any(asked.follows for asked in visits)):
         return False
     if chosen.option is not None and _names_process(chosen.option):

@@ -771,6 +771,7 @@ class Machine:
             tuple(calls.nodes),
             self.frame.function.node.params if self.frame.function is not None else None,
             tuple(calls.entered),
+            calls.entry,
         )
 
     def circumstances(self) -> Hashable:

@@ -50,6 +50,8 @@ class Chosen:
     function: cst.CSTNode | None = None
     # the statements under ``if __name__ == "__main__"`` make it, which other programs do not run
     by_script: bool = False
+    # the name of the function or class that makes it, if it was analysed by itself: nothing is known of its callers
+    entry: cst.CSTNode | None = None
 
 
 @dataclass(frozen=True)
