@@ -253,10 +253,10 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unknown": {"tensor": True},
     },
     "load-without-map-location": {
-        "corpus_under_a_name": {"saved_on": "cpu"},
-        "opened_corpus": {"saved_on": "cpu"},
         "number_of_gpu": "it never runs without the GPU that it was saved from",
         "file_of_parameter": {"saved_on": "cpu"},
+        "corpus_under_a_name": {"saved_on": "cpu"},
+        "opened_corpus": {"saved_on": "cpu"},
         "shown_by_script": "the script does not load anything",
         "named_by_split": "no state is loaded",
         "updated_table": "no state is loaded",
@@ -418,6 +418,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "python_values": {"reader": "tolist()"},
     },
     "operand-not-moved": {
+        "unittest_set_up": {"stray": "cuda"},
         "list_of_two_lengths": {"stray": "cuda"},
         "activation_added": "no layer has parameters",
         "missing_argument": "the program raises before",

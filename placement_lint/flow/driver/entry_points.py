@@ -37,7 +37,7 @@ from placement_lint.flow.models import frameworks, lightning, modules, visible_d
 from placement_lint.flow.observers import alloc_in_forward, stale_forward_state
 from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.budget import ABROAD_FOR_UNCALLED
-from placement_lint.flow.state.classes import find, methods
+from placement_lint.flow.state.classes import find, has_base, methods
 from placement_lint.flow.state.containers import content, entries
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
@@ -163,6 +163,19 @@ def _bare_instance(machine: Machine, cls: Class) -> Object:
     return instance
 
 
+_TEST_CASES = frozenset({"unittest.TestCase", "unittest.IsolatedAsyncioTestCase"})
+
+
+def _set_up(machine: Machine, instance: Object) -> None:
+    """Run what unittest runs before each test, on an instance of its own."""
+    if not isinstance(instance.cls, Class):
+        return
+    for name, receiver in (("setUpClass", instance.cls), ("setUp", instance)):
+        method = find(machine, instance.cls, name)
+        if isinstance(method, Function):
+            calls.call_function(machine, method, Arguments(), _name(method), receiver)
+
+
 def _forget_unmoved(machine: Machine, instance: Object) -> None:
     """Forget the unplaced parts: between ``__init__`` and an uncalled method, the program may have moved them."""
     for name in machine.store.names(instance.id):
@@ -254,7 +267,10 @@ def _forget_place(machine: Machine, part: Object | Symbol) -> None:
 
 def _look_at_method(machine: Machine, instance: Object, method: Function) -> None:
     machine.store.begin()
-    _forget_replaced(machine, instance, method)
+    if method.name.startswith("test") and has_base(instance.cls, _TEST_CASES):
+        _set_up(machine, instance)
+    else:
+        _forget_replaced(machine, instance, method)
     bound = "staticmethod" not in method.decorators
     arguments = calls.unknown_arguments(machine, method, skip_first=bound)
     is_forward = method.name == "forward" and isinstance(instance.cls, Class) and instance.cls.module
