@@ -30,7 +30,7 @@ from placement_lint.flow.events.schema import CudaRequested
 from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.models.ranks import Ranks
 from placement_lint.flow.state.classes import find, has_base
-from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.machine import Frame, Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.rule import Note
@@ -93,10 +93,10 @@ def step_arguments(given: Arguments) -> Arguments:
 
 
 def requested(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode) -> None:
-    """CUDA is requested explicitly by a method of a module whose device Lightning chooses."""
-    frame = next((frame for frame in reversed(machine.frames) if isinstance(frame.receiver, Object)), None)
+    """CUDA is requested explicitly by a module whose device Lightning chooses, or by what that module calls."""
+    frame = next((frame for frame in reversed(machine.frames) if _is_in_module(frame)), None)
     receiver = frame.receiver if frame is not None else None
-    if not isinstance(receiver, Object) or not has_base(receiver.cls, LIGHTNING_MODULES):
+    if not isinstance(receiver, Object):
         return
     note = machine.notes[ModuleNotes].moved.get(receiver.cls.id) if isinstance(receiver.cls, Class) else None
     if note is not None:
@@ -104,6 +104,10 @@ def requested(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode) -> No
         on_cpu, scene = machine.notes[Lightning].on_cpu, machine.scene
         scene = replace(scene, when=scene.when & (_WHATEVER_THERE_IS if on_cpu is None else on_cpu))
         machine.emit(CudaRequested(node, scene, source_text(how), note, "that of its Trainer", device=here))
+
+
+def _is_in_module(frame: Frame) -> bool:
+    return isinstance(frame.receiver, Object) and has_base(frame.receiver.cls, LIGHTNING_MODULES)
 
 
 CALLS: Handlers = dict.fromkeys(
