@@ -50,7 +50,7 @@ model.load_state_dict(torch.load("model.pth", map_location="cpu"))
 - The project's other programs save all files that it may be from the CPU.
 - Only one of the ranks loads it, under `if rank == 0:`.
 - The loaded object does not look like a checkpoint: samples, vocabularies, metrics.
-- The program never chooses: it always uses the same GPU, or none. If it only chooses between GPUs, the severity is info.
+- The program never chooses: it always uses a GPU, or never.
 - safetensors, `load_state_dict_from_url` and other loaders.
 """,
     fix="""\
@@ -60,29 +60,20 @@ parameters. Unsafe otherwise, because other uses find it on the CPU.
 )
 
 
-# Where a replay takes the checkpoint to be from: a GPU that the machine lacks.
-_SAVED_ON = {"choice": "cuda:0", "index": "cuda:63"}
-
-
 def check(event: LoadedWhereSaved) -> Iterator[Problem]:
     ranks = event.why == "ranks"
     fix = safe if event.only_state else unsafe
-    messages = {
-        "ranks": "every rank loads the checkpoint to the GPU that saved it",
-        "index": f"the checkpoint is loaded to the GPU that saved it, although the program chooses its GPU "
-        f"({event.choice_text}): a checkpoint of a GPU that the machine lacks raises",
-        "choice": f"the checkpoint is loaded to the device that saved it, although the program chooses its device "
-        f"({event.choice_text}): a checkpoint of a GPU raises",
-    }
     yield Problem(
         event.node,
-        messages[event.why],
+        "every rank loads the checkpoint to the GPU that saved it"
+        if ranks
+        else "the checkpoint is loaded to the device that saved it, although the program chooses its device "
+        f"({event.choice_text}): a checkpoint of a GPU raises",
         (event.reason,),
         advice='pass `map_location="cpu"`' if event.only_state else "pass `map_location`",
         rewrite=fix('load it with `map_location="cpu"`', argument_added(event.node, 'map_location="cpu"')),
         facts={"why": event.why},
-        replay=_in_each_rank(event) if ranks else Replay(saved_on=_SAVED_ON[event.why]),
-        severity=Severity.INFO if event.why == "index" else None,
+        replay=_in_each_rank(event) if ranks else Replay(saved_on="cuda:0"),
         for_any_caller=not ranks,
         unless_on_cpu=event.name,
     )

@@ -897,8 +897,7 @@ class LoaderMisplaced(Event):
 class LoadedWhereSaved(Event):
     """``torch.load`` restores a checkpoint's tensors to their original device, in a program that also runs elsewhere.
 
-    ``why`` is ``choice`` (the program chooses its device), ``index`` (it chooses its GPU and never the CPU) or
-    ``ranks`` (every process loads it).
+    ``why`` is ``choice`` (the program chooses its device) or ``ranks`` (every process loads it).
     """
 
     file: str

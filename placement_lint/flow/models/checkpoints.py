@@ -313,9 +313,6 @@ def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:
     at_home = all(visit.at_home for visit in visits)
     chosen = device_choice.open_to_others(machine, [visit.scene for visit in visits], at_home)
     if chosen is not None:
-        # A checkpoint of a GPU is loaded where there is one, even if the program chooses the CPU. A program that only
-        # chooses between GPUs never ends well without any.
-        one_of_gpus = chosen.by_index and machine.path.excludes(machines(NO_GPU))
-        when = first.scene.reach if one_of_gpus else first.scene.reach & machines(NO_GPU)
-        why, scene = "index" if one_of_gpus else "choice", replace(first.scene, when=when)
-        machine.emit(LoadedWhereSaved(node, scene, first.file, why, chosen.note, chosen.text, only_state, name))
+        # A checkpoint of a GPU is loaded where there is one, even if the program chooses the CPU.
+        scene = replace(first.scene, when=first.scene.reach & machines(NO_GPU))
+        machine.emit(LoadedWhereSaved(node, scene, first.file, "choice", chosen.note, chosen.text, only_state, name))
