@@ -142,12 +142,14 @@ NO_CUDA = (
     Raises("AssertionError", "not compiled with CUDA enabled"),
     Raises("TypeError", "not available"),
 )
+# What is said of the CPU where only a GPU is accepted, and of its number.
+NO_CPU = (Raises("RuntimeError", "must be cuda device"), Raises("RuntimeError", "Device index must not be negative"))
 
 EXPERIMENT = Experiment(
     claim="if the program chooses the CPU on a machine with a GPU, `.cuda()` puts one tensor on another device",
     flagged=flagged,
     control=control,
-    symptoms=(*MIXED_DEVICES, *NO_CUDA),
+    symptoms=(*MIXED_DEVICES, *NO_CUDA, *NO_CPU),
     facts={"choice": "cpu", "asked": "cuda", "legacy": False},
     gpus=1,
     harmless_on=1,

@@ -90,6 +90,14 @@ def test_a_finding_on_another_accelerator_is_replayed_there(name: str, device: s
     assert verdict.device.startswith(device)
 
 
+@pytest.mark.parametrize("name", ["cuda_of_cpu", "number_of_cpu"])
+def test_the_cpu_is_refused_where_only_a_gpu_is_accepted(name: str, replayer: Replayer) -> None:
+    path = FIXTURES / "device-choice-ignored" / f"{name}.py"
+    verdict, _ = replayer.replayed(case_of(path.read_text(encoding="utf-8"), "DPL506"))
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+    assert verdict.device.startswith("a simulated machine without a GPU")
+
+
 def test_other_problems_of_the_program_are_out_of_the_way(replayer: Replayer) -> None:
     text = MOVED.replace("print(model(x))", "out = model(x)\nloss = nn.functional.mse_loss(out, torch.ones(8, 2))")
     case = case_of(text, "DPL503")
