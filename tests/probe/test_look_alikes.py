@@ -81,6 +81,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "not_in_ddp": {"called": "the wrapper"},
     },
     "ddp-module-changed-after-wrap": {
+        "half_by_option": "it converts to the dtype that the module has on that path",
         "before": REPAIRED,
         "no_ops": {"how": "moved to where it is"},
         "only_evaluated": "nothing trains afterwards",
@@ -419,6 +420,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "operand-not-moved": {
         "unittest_set_up": {"stray": "cuda"},
+        "environment_by_option": "whether the variable is set from outside is unknown",
         "list_of_two_lengths": {"stray": "cuda"},
         "activation_added": "no layer has parameters",
         "missing_argument": "the program raises before",
@@ -533,6 +535,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "score_that_is_loaded": "it was trained elsewhere",
     },
     "optimizer-non-leaf-or-empty": {
+        "counted_and_asked_again": REPAIRED,
         "options_as_keywords": "the device is the CPU in the end",
         "module_or_parameters": REPAIRED,
         "clipped_by_loops": REPAIRED,
@@ -560,6 +563,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "tied_and_stripped": {"how": "tied"},
     },
     "optimizer-state-before-move": {
+        "stepped_otherwise": "it moves the model on the path without a step before",
         "base_chosen": REPAIRED,
         "overridden_setting": REPAIRED,
         "adagrad_after_move": REPAIRED,
@@ -822,6 +826,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "replaced_in_first_call": {"stray": "cuda"},
     },
     "visible-devices-misuse": {
+        "touched_otherwise": "it sets the variable on the path that does not initialise CUDA",
         "default_value": "the function is defined after the variable is set",
         "called_again": "it was set in time, to the same",
         "number_of_command_line": {"device": "cuda:0"},

@@ -585,10 +585,14 @@ class Placed:
 
 @record(frozen=True)
 class Fact:
-    """A fact about the program's past, stored in a cell; ``details`` belongs to the model or observer that wrote it."""
+    """A fact about the program's past, stored in a cell; ``details`` belongs to the model or observer that wrote it.
+
+    ``reach`` are the tests by which the program reached the statement that a report of the fact is about.
+    """
 
     name: str
     details: object = field(default=None, compare=False)
+    reach: Condition = field(default=ALWAYS, compare=False)
 
 
 @record(frozen=True)

@@ -232,8 +232,9 @@ def _hasattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
             known = _has_attribute(machine, option, attribute.value)
             if known is not None:
                 return Const(known)
-            if isinstance(option, Object) and machine.may_lack(option.id, attribute.value):
-                return machine.filled(option.id, attribute.value, FALSE, TRUE)
+            if isinstance(option, Object) and machine.read(option.id, attribute.value) is not None:
+                held = machine.read(option.id, attribute.value, unset=ABSENT)
+                return machine.lift(lambda value: Const(value is not ABSENT), held)
         return machine.ask(machine.question(("hasattr", option, attribute), text=node))
 
     return machine.lift(test, owner, name)

@@ -255,6 +255,8 @@ def _outcome(machine: Machine, function: Function, node: cst.CSTNode) -> Value:
     yielded = machine.read(machine.frame.id, expressions.YIELDS)
     if yielded is None:
         return result
+    # Whoever gets an item is on a path that yields one.
+    yielded = machine.restrict(yielded)
     if any(name.endswith("contextmanager") for name in function.decorators):
         # The statements after the yield have run already, so the place of a module inside the block is unknown.
         options = [option for _, option in alternatives(yielded)]
@@ -333,8 +335,11 @@ def _default(machine: Machine, parameter: cst.Param, arguments: Arguments) -> Va
     name = parameter.name.value
     if parameter.default is None or arguments.spread:
         return machine.fresh(name, options.NAMESPACE if _gives_settings(machine.frame.function) else "")
-    computed = machine.read(*_default_cell(machine.frame.function, name)) if machine.frame.function else None
-    return computed if computed is not None else expressions.evaluate(machine, parameter.default)
+    node = parameter.default
+    if machine.frame.function is None:
+        return expressions.evaluate(machine, node)
+    cell = _default_cell(machine.frame.function, name)
+    return machine.read(*cell, unset=lambda: expressions.evaluate(machine, node))
 
 
 def compute_defaults(machine: Machine, function: Function) -> None:

@@ -28,7 +28,7 @@ def call_method(
     machine: Machine, owner: Symbol | Object, name: str, arguments: Arguments, node: cst.Call
 ) -> Value | None:
     """A method of such an instance, if it or an earlier one gets a tensor; else None."""
-    fact, earlier = machine.read(owner.id, BUILT), machine.read(owner.id, _CALLED) or Sequence(())
+    fact, earlier = machine.read(owner.id, BUILT), machine.read(owner.id, _CALLED, unset=Sequence(()))
     if not isinstance(fact, Fact):
         return None
     assert isinstance(fact.details, tuple)

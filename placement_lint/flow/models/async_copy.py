@@ -42,7 +42,7 @@ def waited(machine: Machine) -> None:
 
 
 def _so_far(machine: Machine) -> Value:
-    return machine.read(machine.module_frame, _WAITS) or NONE
+    return machine.read(machine.module_frame, _WAITS, unset=NONE)
 
 
 def copied(machine: Machine, before: Tensor, after: Value, arguments: Arguments, node: cst.Call) -> Value:

@@ -67,4 +67,4 @@ def _copied(machine: Machine, model: Object | Symbol, node: cst.Call) -> Object 
 
 def model_of(machine: Machine, averaged: Object) -> Value:
     """The copy, which computes what a call returns."""
-    return machine.read(averaged.id, COPY) or machine.fresh(COPY)
+    return machine.read(averaged.id, COPY, unset=lambda: machine.fresh(COPY))

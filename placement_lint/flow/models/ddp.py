@@ -92,8 +92,8 @@ def wrapped(machine: Machine, wrapper: Object, inner: Object | Symbol, arguments
             machine.write(wrapper.id, _TOLERANT, TRUE)
     for part in modules.reachable(machine, inner).values():
         machine.write(part.id, _WRAPPER, Fact(f"in ddp {wrapper.id}", wrapper))
-        flag = machine.read(part.id, gradients.ASKED)
-        machine.write(part.id, _FLAG_AT_WRAP, Fact("unknown") if isinstance(flag, Choice) else flag or _TRAINABLE)
+        flag = machine.read(part.id, gradients.ASKED, unset=_TRAINABLE)
+        machine.write(part.id, _FLAG_AT_WRAP, Fact("unknown") if isinstance(flag, Choice) else flag)
 
 
 def is_on_cpu(machine: Machine, module: Object | Symbol) -> bool:
@@ -161,8 +161,7 @@ def came_round(machine: Machine, module: Object | Symbol, arguments: Arguments, 
             machine, value, lambda tensor: _synced(tensor, tensor.backward.synced, tensor.backward.unsynced | {mark})
         )
 
-    around = machine.filled(module.id, _WRAPPER, NONE) if machine.may_lack(module.id, _WRAPPER) else wrapper
-    return machine.lift(mark, around, result)
+    return machine.lift(mark, wrapper, result)
 
 
 def _is_synced(value: Value) -> bool:
@@ -239,7 +238,7 @@ def zeroed(machine: Machine, optimizer: Object) -> None:
 def stepped(machine: Machine, optimizer: Object, node: cst.CSTNode) -> None:
     """``optimizer.step()``: each rank goes its own way where the gradients were its own."""
     for wrapper in _stepped_by(machine, optimizer):
-        fact = machine.filled(wrapper.id, _UNREDUCED, NONE)
+        fact = machine.read(wrapper.id, _UNREDUCED, unset=NONE)
         machine.lift(lambda option, wrapper=wrapper: _report_bypass(machine, wrapper, option), fact)
 
 
@@ -289,14 +288,12 @@ def _changed(machine: Machine, module: Object | Symbol, how: str, node: cst.CSTN
     wrapper = wrapper_of(machine, module)
     if wrapper is None or machine.now[Calls].in_forward:
         return
-    change = Fact(f"{how} {id(node)}", _Change(how, node, label or machine.label(module, "the module"), machine.site))
+    what = _Change(how, node, label or machine.label(module, "the module"), machine.site)
+    change = machine.fact(f"{how} {id(node)}", what)
 
     def note(around: Value) -> Value:
         if isinstance(around, Fact) and isinstance(around.details, Object):
-            known = machine.read(around.details.id, _CHANGES)
-            earlier = known.items if isinstance(known, Sequence) else ()
-            if change not in earlier:
-                machine.write(around.details.id, _CHANGES, Sequence((*earlier, change)))
+            machine.add(around.details.id, _CHANGES, change)
         return NONE
 
     machine.lift(note, wrapper)
@@ -331,16 +328,20 @@ def converting(machine: Machine, module: Object | Symbol, dtype: str, node: cst.
     if target is None:
         return
     part = _first_hooked(machine, module)
-    if part is not None and _dtype(machine, part) not in (Const(target), None):
-        _changed(machine, part, "converted", node, f"to {target}")
+
+    def convert(before: Value) -> Value:
+        if part is not None and before not in (Const(target), NONE):
+            _changed(machine, part, "converted", node, f"to {target}")
+        return NONE
+
+    machine.lift(convert, _dtype(machine, part) if part is not None else NONE)
     for below in modules.reachable(machine, module).values():
         machine.write(below.id, _DTYPE, Const(target))
 
 
-def _dtype(machine: Machine, part: Object | Symbol) -> Value | None:
-    known = machine.read(part.id, _DTYPE)
+def _dtype(machine: Machine, part: Object | Symbol) -> Value:
     built_here = isinstance(part, Object) and (isinstance(part.cls, Class) or part.cls.name.startswith("torch.nn."))
-    return known if known is not None or not built_here else Const("float32")
+    return machine.read(part.id, _DTYPE, unset=Const("float32") if built_here else NONE)
 
 
 def replaced(machine: Machine, owner: Object | Symbol, label: str, node: cst.CSTNode) -> None:
@@ -364,16 +365,15 @@ def reparametrized(machine: Machine, name: str, arguments: Arguments, node: cst.
     return module
 
 
-_TRAINABLE, _FROZEN = Fact("trainable"), Fact("frozen")
+_TRAINABLE = Fact("trainable")
 
 
 def flagged(machine: Machine, parts: frozenset[int], flag: Value | None, node: cst.CSTNode) -> None:
     """``requires_grad`` is set on the parameters of these modules."""
     if isinstance(flag, Const) and isinstance(flag.value, bool):
-        known = _TRAINABLE if flag.value else _FROZEN
+        name = "trainable" if flag.value else "frozen"
         for identity in parts:
-            change = _Change(known.name, node, "", machine.site)
-            machine.write(identity, gradients.ASKED, replace(known, details=change))
+            machine.write(identity, gradients.ASKED, machine.fact(name, _Change(name, node, "", machine.site)))
 
 
 def _report_changes(machine: Machine, wrapper: Object, trained: Note) -> None:
@@ -391,24 +391,25 @@ def _report_changes(machine: Machine, wrapper: Object, trained: Note) -> None:
 
 def _report_each(machine: Machine, wrapper: Object, facts: Value, trained: Note) -> Value:
     for fact in facts.items if isinstance(facts, Sequence) else ():
-        if isinstance(fact, Fact) and isinstance(fact.details, _Change):
-            _report(machine, wrapper, fact.details, trained)
+        _report(machine, wrapper, fact, trained)
     return NONE
 
 
 def _report_flag(machine: Machine, wrapper: Object, before: Fact, flag: Value, trained: Note, tolerant: bool) -> Value:
     if not isinstance(flag, Fact) or flag.name == before.name or (tolerant and flag.name == "frozen"):
         return NONE
-    if isinstance(flag.details, _Change):
-        _report(machine, wrapper, flag.details, trained)
+    _report(machine, wrapper, flag, trained)
     return NONE
 
 
-def _report(machine: Machine, wrapper: Object, change: _Change, trained: Note) -> None:
+def _report(machine: Machine, wrapper: Object, fact: Value, trained: Note) -> None:
+    if not isinstance(fact, Fact) or not isinstance(change := fact.details, _Change):
+        return
     wrapped = Note(wrapper.node, "wrapped in DistributedDataParallel here")
     label = machine.label(wrapper, "the wrapper")
-    scene = replace(machine.scene, site=change.site)
-    machine.emit(DdpModuleChanged(change.node, scene, label, change.how, change.label, (wrapped, trained)))
+    with machine.reaching(fact.reach):
+        scene = replace(machine.scene, site=change.site)
+        machine.emit(DdpModuleChanged(change.node, scene, label, change.how, change.label, (wrapped, trained)))
 
 
 CALLS: Handlers = dict.fromkeys(REPARAMETRIZATIONS, reparametrized)

@@ -9,10 +9,12 @@ from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import ABSENT, NONE, TRUE, Const, External, Kind, Mapping, Object, Value
 from placement_lint.flow.models import ranks, visible_devices
 from placement_lint.flow.models.handlers import Handlers
-from placement_lint.flow.state.heap import MAPPING
+from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 
 ENVIRON = External("os.environ")
+# What the program assigned to a variable.
+_ENVIRONMENT = Slot("environment")
 
 
 def variable(machine: Machine, key: Value | None, node: cst.CSTNode) -> Value:
@@ -20,16 +22,17 @@ def variable(machine: Machine, key: Value | None, node: cst.CSTNode) -> Value:
     if not isinstance(key, Const):
         return machine.fresh(node)
     ranks.notice_name(machine, key.value)
-    written = machine.read(machine.module_frame, _cell(key))
-    if written is not None:
-        return written
-    if key.value == "WORLD_SIZE":
-        return replace(ranks.world_size(machine, node), type="")
-    return machine.part(machine.module_frame, _cell(key), node)
+
+    def inherited() -> Value:
+        if key.value == "WORLD_SIZE":
+            return replace(ranks.world_size(machine, node), type="")
+        return machine.part(machine.module_frame, _cell(key), node)
+
+    return machine.read(machine.module_frame, _cell(key), unset=inherited)
 
 
-def _cell(key: Const) -> str:
-    return f"environment {key.value}"
+def _cell(key: Const) -> Slot:
+    return _ENVIRONMENT.of(str(key.value))
 
 
 def read(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -50,10 +53,8 @@ def write(machine: Machine, key: Value, value: Value, node: cst.CSTNode) -> None
 def contains(machine: Machine, key: Const, asked: Value) -> Value:
     """``"RANK" in os.environ``: true if the program wrote it, else unknown."""
     ranks.notice_name(machine, key.value)
-    written = machine.store.read(machine.module_frame, _cell(key))
-    if written is None:
-        return asked
-    return machine.lift(lambda option: asked if option is ABSENT else TRUE, machine.restrict(written))
+    written = machine.read(machine.module_frame, _cell(key), unset=ABSENT)
+    return machine.lift(lambda value: asked if value is ABSENT else TRUE, written)
 
 
 def put(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:

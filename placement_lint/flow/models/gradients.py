@@ -105,11 +105,8 @@ def as_asked(machine: Machine, value: Value) -> Value:
     """A tensor that a variable holds, with what was asked of it meanwhile."""
     if not isinstance(value, Tensor) or not value.uid or value.leaf.requires_grad:
         return value
-    return (
-        replace(value, leaf=replace(value.leaf, requires_grad=True))
-        if machine.read(value.uid, ASKED) == TRUE
-        else value
-    )
+    asking = replace(value, leaf=replace(value.leaf, requires_grad=True))
+    return machine.lift(lambda asked: asking if asked == TRUE else value, machine.read(value.uid, ASKED, unset=NONE))
 
 
 # --- generators ---------------------------------------------------------------------------------------------------
@@ -148,7 +145,7 @@ def take_all(machine: Machine, value: Value, node: cst.BaseExpression) -> None:
     arguments = {param.name.value for param in function.parameters} if function is not None else set()
     is_given = isinstance(node, cst.Name) and node.value in arguments
     for identity, maker in _generators(machine, value):
-        for guard, known in alternatives(machine.read(identity, _CONSUMED) or NONE):
+        for guard, known in alternatives(machine.read(identity, _CONSUMED, unset=NONE)):
             if isinstance(known, Fact) and isinstance(known.details, Note) and known.details.node is not node:
                 scene = replace(machine.scene, when=machine.scene.when & guard)
                 place, label = maker if is_given else node, source_text(maker if is_given else node)
@@ -197,8 +194,9 @@ def flag_of(machine: Machine, part: int) -> Value | None:
 
 
 def is_frozen(machine: Machine, part: int) -> bool:
-    flag = flag_of(machine, part)
-    return isinstance(flag, Fact) and flag.name == "frozen"
+    """Whether the parameters are frozen on one of the paths that lead here."""
+    flags = alternatives(machine.read(part, ASKED, unset=NONE))
+    return any(isinstance(flag, Fact) and flag.name == "frozen" for _, flag in flags)
 
 
 CALLS: Handlers = {f"torch.nn.utils.{name}": clip for name in ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_")}

@@ -68,13 +68,13 @@ def register(machine: Machine, module: Object | Symbol, arguments: Arguments, no
     function = arguments.get(0, "hook")
     if isinstance(function, (Function, Bound)):
         hook = Fact(f"hook {id(node)} of {module.id}", _Hook(module, function, node))
-        machine.write(machine.module_frame, _HOOKS, Sequence((*_known(machine), hook)))
+        machine.add(machine.module_frame, _HOOKS, hook)
         machine.notes[Hooks].hooked.add(module.id)
 
 
 def removed(machine: Machine) -> None:
     """``handle.remove()``: whichever hook that is, none is believed to be there any more."""
-    if _known(machine):
+    if machine.read(machine.module_frame, _HOOKS) is not None:
         machine.write(machine.module_frame, _HOOKS, Sequence(()))
 
 
@@ -91,7 +91,7 @@ def called_bare(machine: Machine, module: Object | Symbol) -> None:
 
 def _so_far(machine: Machine) -> Value:
     """What tells the time since one such call from that since another."""
-    return machine.read(machine.module_frame, _BARE_CALL) or NONE
+    return machine.read(machine.module_frame, _BARE_CALL, unset=NONE)
 
 
 def run(machine: Machine) -> dict[Cell, Value]:

@@ -104,7 +104,7 @@ def _is_of_program(value: Value) -> bool:
 
 def _supervise(machine: Machine, target: Object, model: Value, batch: Value, node: cst.Call) -> None:
     """One step of an engine that ``create_supervised_trainer`` or ``create_supervised_evaluator`` made."""
-    device = machine.read(target.id, _DEVICE) or NONE
+    device = machine.read(target.id, _DEVICE, unset=NONE)
     inputs, labels = (_moved(machine, one, device, node) for one in _pair(machine, batch))
     missed = machine.lift(lambda one, given: _meets(machine, target, one, given, node), model, inputs)
     if any(option == TRUE for _, option in alternatives(missed)):

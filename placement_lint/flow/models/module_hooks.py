@@ -69,7 +69,6 @@ def register(machine: Machine, owner: int, name: str, arguments: Arguments, node
     cell, handle = _CELLS[name], machine.fresh(node)
     function = arguments.get(0, "hook") or machine.fresh()
     hook = Fact(f"hook {handle.id}", _Hook(function, arguments.keyword("with_kwargs") == TRUE))
-    known = machine.read(owner, cell) or Sequence(())
     first = arguments.keyword("prepend") == TRUE
 
     def added(hooks: Value) -> Value:
@@ -77,7 +76,7 @@ def register(machine: Machine, owner: int, name: str, arguments: Arguments, node
             return hooks
         return Sequence((hook, *hooks.items) if first else (*hooks.items, hook))
 
-    machine.write(owner, cell, machine.lift(added, known))
+    machine.write(owner, cell, machine.lift(added, machine.read(owner, cell, unset=Sequence(()))))
     machine.write(handle.id, _REGISTRATION, Fact(hook.name, _Registration(owner, cell, hook)))
     return handle
 
@@ -99,7 +98,8 @@ def removed(machine: Machine, handle: Value | None) -> None:
             return hooks
         return Sequence(tuple(hook for hook in hooks.items if hook != what.hook))
 
-    machine.write(what.owner, what.cell, machine.lift(remaining, machine.read(what.owner, what.cell) or Sequence(())))
+    hooks = machine.read(what.owner, what.cell, unset=Sequence(()))
+    machine.write(what.owner, what.cell, machine.lift(remaining, hooks))
 
 
 def around(
@@ -111,8 +111,8 @@ def around(
 ) -> Value:
     """Call a forward with what the hooks before it make of its arguments; what those after it make of its output."""
     cells = [(owner, cell) for cell in (_BEFORE, _AFTER) for owner in (machine.module_frame, module.id)]
-    found = [machine.read(*cell) for cell in cells]
-    if all(hooks is None for hooks in found):
+    found = [machine.read(*cell, unset=Sequence(())) for cell in cells]
+    if all(hooks == Sequence(()) for hooks in found):
         return forward(arguments)
 
     def run(*hooks: Value) -> Value:
@@ -125,7 +125,7 @@ def around(
 
         return _before(machine, module, [*everywhere, *own], arguments, node, call)
 
-    return machine.lift(run, *(hooks or Sequence(()) for hooks in found))
+    return machine.lift(run, *found)
 
 
 def _known(machine: Machine, hooks: Value) -> list[_Hook]:

@@ -396,22 +396,15 @@ def placed(machine: Machine, module: Object | Symbol) -> Value:
     replica = machine.now[Replica]
     if replica.notes and module.id in replica.modules:
         return Placed(REPLICA, replica.notes[-1])
-    value = machine.read(module.id, PLACE)
-    if value is None:
-        return _placed_before(machine, module)
-    if machine.may_lack(module.id, PLACE):
-        return machine.filled(module.id, PLACE, _placed_before(machine, module))
-    return value
+    return machine.read(module.id, PLACE, unset=lambda: _placed_before(machine, module))
 
 
 def may_be_moved(machine: Machine, value: Symbol) -> bool:
     """Whether the program moved an unknown value, or one that it is a part of, to another device than the CPU."""
     root: Symbol | Object | None = value
     while isinstance(root, Symbol):
-        moved = machine.read(root.id, PLACE)
-        if moved is not None and any(
-            not isinstance(option, Placed) or option.place != CPU for _, option in alternatives(moved)
-        ):
+        moved = machine.read(root.id, PLACE, unset=Placed(CPU))
+        if any(not isinstance(option, Placed) or option.place != CPU for _, option in alternatives(moved)):
             return True
         root = root.parent
     return False
@@ -478,7 +471,7 @@ def follow(machine: Machine, member: Object, common: Symbol) -> None:
             _put(machine, member, where.place, where.note)
         return NONE
 
-    machine.lift(put, machine.filled(common.id, PLACE, NONE))
+    machine.lift(put, machine.read(common.id, PLACE, unset=NONE))
 
 
 def _put(machine: Machine, module: Object | Symbol, place: Place, note: Note) -> None:

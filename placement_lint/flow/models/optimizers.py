@@ -116,7 +116,7 @@ def build(
     machine.notes[Optimizers].built.append(optimizer)
     if OPTIMIZERS[name].eager:
         note = Note(node, f"`{_short(name)}` creates its state here, on the device of the parameters")
-        machine.write(optimizer.id, _STATE, Fact("built", note))
+        machine.write(optimizer.id, _STATE, machine.fact("built", note))
     return optimizer
 
 
@@ -162,10 +162,8 @@ def _note_unfrozen(
     everything = frozenset().union(*(_covered(machine, each) for each in machine.notes[Optimizers].built))
     missed -= everything | machine.notes[ModuleNotes].given_away
     if missed:
-        known = machine.read(optimizer.id, _STALE)
-        earlier = known.items if isinstance(known, Sequence) else ()
         what = _Stale(node, "", "unfrozen", missed, missed, machine.block_around())
-        machine.write(optimizer.id, _STALE, Sequence((*earlier, Fact(f"unfrozen {id(node)}", what))))
+        machine.add(optimizer.id, _STALE, machine.fact(f"unfrozen {id(node)}", what))
     return NONE
 
 
@@ -283,7 +281,7 @@ def call_method(machine: Machine, optimizer: Object, name: str, arguments: Argum
         checkpoints.restored(machine, arguments.get(0, "state_dict"))
         _catch_up(machine, optimizer)
         note = Note(node, "the loaded state is put where the parameters are now")
-        machine.write(optimizer.id, _STATE, Fact("loaded", note))
+        machine.write(optimizer.id, _STATE, machine.fact("loaded", note))
         return NONE
     return machine.fresh(name)
 
@@ -315,9 +313,9 @@ def step(machine: Machine, optimizer: Object, node: cst.Call) -> None:
     _report_successor(machine, optimizer, note)
     machine.signals.training.optimizer_stepped(machine, optimizer, _reached(machine), note)
     machine.write(optimizer.id, _STEPPED, Const(True))
-    if machine.read(optimizer.id, _KEEPS_STATE) == Const(True) and machine.read(optimizer.id, _STATE) is None:
+    if machine.read(optimizer.id, _KEEPS_STATE) == Const(True):
         first = Note(node, "the first step makes the state here, where the parameters are now")
-        machine.write(optimizer.id, _STATE, Fact("stepped", first))
+        machine.write(optimizer.id, _STATE, machine.read(optimizer.id, _STATE, unset=Fact("stepped", first)))
 
 
 # --- state left behind ---------------------------------------------------------------------------------------
@@ -338,7 +336,7 @@ def before_move(machine: Machine, module: Object | Symbol, target: Place, note: 
                     machine, held, module, fact, before, place, target, note
                 ),
                 state,
-                machine.read(optimizer.id, _STRANDED) or _TOGETHER,
+                machine.read(optimizer.id, _STRANDED, unset=_TOGETHER),
                 source,
             )
 
@@ -377,25 +375,30 @@ def _strand(
         return NONE
     if not isinstance(source, (Device, Symbol)):
         return NONE
-    culprit = note.node if state.name == "stepped" else state.details.node
+    culprit, reach = (note.node, machine.tested) if state.name == "stepped" else (state.details.node, state.reach)
     label = machine.label(module, "the model")
-    stranded = _Stranded(state.name, culprit, label, source, target, (state.details, note))
+    stranded = Fact("stranded", _Stranded(state.name, culprit, label, source, target, (state.details, note)), reach)
     leaves = device_choice.differ(machine, source, target)
     stays = leaves.negation
     return machine.fork(((leaves, lambda: _leave(machine, optimizer, stranded)), (stays, lambda: NONE)))
 
 
-def _leave(machine: Machine, optimizer: Object, stranded: _Stranded) -> Value:
-    machine.write(optimizer.id, _STRANDED, Fact("stranded", stranded))
+def _leave(machine: Machine, optimizer: Object, fact: Fact) -> Value:
+    machine.write(optimizer.id, _STRANDED, fact)
+    stranded = fact.details
+    assert isinstance(stranded, _Stranded)
     unused = stranded.reason == "built" and machine.read(optimizer.id, _STEPPED) is None
     if unused and stranded.target != CPU:
-        machine.notes[Optimizers].pending.append((optimizer.id, _stranded_event(machine, optimizer, stranded, ())))
+        with machine.reaching(fact.reach):
+            event = _stranded_event(machine, optimizer, stranded, ())
+        machine.notes[Optimizers].pending.append((optimizer.id, event))
     return NONE
 
 
 def _report_stranded(machine: Machine, optimizer: Object, fact: Value, stepped: Note) -> Value:
     if isinstance(fact, Fact) and isinstance(fact.details, _Stranded):
-        machine.emit(_stranded_event(machine, optimizer, fact.details, (stepped,)))
+        with machine.reaching(fact.reach):
+            machine.emit(_stranded_event(machine, optimizer, fact.details, (stepped,)))
     return NONE
 
 
@@ -478,9 +481,7 @@ def _mark_stale(machine: Machine, touched: frozenset[int], what: _Stale) -> None
     for optimizer in machine.notes[Optimizers].built:
         covered = _covered(machine, optimizer)
         if covered & concerned and not what.fresh & covered:
-            known = machine.read(optimizer.id, _STALE)
-            earlier = known.items if isinstance(known, Sequence) else ()
-            machine.write(optimizer.id, _STALE, Sequence((*earlier, Fact(f"stale {id(what.node)}", what))))
+            machine.add(optimizer.id, _STALE, machine.fact(f"stale {id(what.node)}", what))
 
 
 def _brings_parameters(machine: Machine, value: Value) -> bool:
@@ -509,14 +510,18 @@ def _ids(machine: Machine, value: Value) -> Iterator[int]:
 
 def _report_stale(machine: Machine, optimizer: Object, facts: Value, stepped: Note) -> Value:
     covered = _covered(machine, optimizer)
-    known = [fact.details for fact in facts.items if isinstance(fact, Fact)] if isinstance(facts, Sequence) else []
+    known = [fact for fact in facts.items if isinstance(fact, Fact)] if isinstance(facts, Sequence) else []
     held = frozenset().union(*(_covered(machine, each) for each in machine.notes[Optimizers].built))
-    facts_known = [what for what in known if isinstance(what, _Stale)]
-    stale = [what for what in facts_known if what.how != "unfrozen" and not what.fresh & covered]
-    stale += [what for what in facts_known if what.how == "unfrozen" and _is_missed(machine, what.fresh - held)]
-    for what in stale:
-        moved = _statements_between(machine, optimizer, [other.block for other in stale])
-        _emit_stale(machine, optimizer, what, stepped, moved)
+
+    def is_missed(what: _Stale) -> bool:
+        return _is_missed(machine, what.fresh - held) if what.how == "unfrozen" else not what.fresh & covered
+
+    done = [(fact.reach, fact.details) for fact in known if isinstance(fact.details, _Stale)]
+    stale = [(reach, what) for reach, what in done if is_missed(what)]
+    for reach, what in stale:
+        moved = _statements_between(machine, optimizer, [other.block for _, other in stale])
+        with machine.reaching(reach):
+            _emit_stale(machine, optimizer, what, stepped, moved)
     return NONE
 
 
@@ -561,9 +566,10 @@ def backward(machine: Machine, loss: Tensor) -> None:
 
 
 def _reached(machine: Machine) -> frozenset[int]:
-    """The modules and Parameters that the last backward reached."""
-    known = machine.read(machine.module_frame, _GRADIENTS)
-    return known.value if isinstance(known, Const) and isinstance(known.value, frozenset) else frozenset()
+    """The modules and Parameters that the last backward reached, on one of the paths that lead here."""
+    known = alternatives(machine.read(machine.module_frame, _GRADIENTS, unset=NONE))
+    values = (option.value for _, option in known if isinstance(option, Const))
+    return frozenset().union(*(value for value in values if isinstance(value, frozenset)))
 
 
 def succeeded(machine: Machine, name: str, before: Value | None, after: Value, node: cst.CSTNode) -> None:

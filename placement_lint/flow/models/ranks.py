@@ -130,7 +130,7 @@ def several_run(machine: Machine) -> Question:
 
 def started_outside(machine: Machine) -> None:
     """A launcher tells a library how many processes there are; if there are several, it makes them a group."""
-    group = machine.filled(machine.module_frame, _INITIALISED, machine.ask(several_run(machine)))
+    group = machine.read(machine.module_frame, _INITIALISED, unset=machine.ask(several_run(machine)))
     machine.write(machine.module_frame, _INITIALISED, group)
 
 
@@ -168,14 +168,15 @@ def is_alone(machine: Machine) -> bool:
 
 def joined(machine: Machine) -> Note | None:
     """Where this process joined a group of several, if it did on some path."""
-    value = machine.read(machine.module_frame, _GROUP)
-    return value.details if isinstance(value, Fact) and isinstance(value.details, Note) else None
+    groups = alternatives(machine.read(machine.module_frame, _GROUP, unset=NONE))
+    notes = (option.details for _, option in groups if isinstance(option, Fact))
+    return next((note for note in notes if isinstance(note, Note)), None)
 
 
 def joined_when(machine: Machine) -> Condition:
     """When this process joined a group of several, on one of the paths that lead here."""
-    joins = alternatives(machine.store.read(machine.module_frame, _GROUP) or NONE)
-    return any_of(guard for guard, option in joins if isinstance(option, Fact))
+    groups = alternatives(machine.read(machine.module_frame, _GROUP, unset=NONE))
+    return any_of(guard for guard, option in groups if isinstance(option, Fact))
 
 
 def may_lack_gpus(machine: Machine) -> bool:
@@ -348,9 +349,13 @@ def collective(machine: Machine, name: str, arguments: Arguments, node: cst.Call
     """``dist.barrier()`` and the collectives on objects: with NCCL they run on the current device."""
     if "device_ids" in arguments.keywords or "device" in arguments.keywords:
         pin(machine)
-    value = machine.read(machine.module_frame, _GROUP)
-    if isinstance(value, Fact) and value.name == "nccl":
-        use(machine, Device("cuda"), node)
+
+    def communicate(group: Value) -> Value:
+        if isinstance(group, Fact) and group.name == "nccl":
+            use(machine, Device("cuda"), node)
+        return NONE
+
+    machine.lift(communicate, machine.read(machine.module_frame, _GROUP, unset=NONE))
     return machine.fresh(node)
 
 

@@ -69,7 +69,7 @@ def used_as_number(
             machine.write(tensor.loss.output, _RAISED, TRUE)
         return NONE
 
-    machine.lift(report, machine.filled(tensor.loss.output, _RAISED, FALSE))
+    machine.lift(report, machine.read(tensor.loss.output, _RAISED, unset=FALSE))
 
 
 def averaged(machine: Machine, tensor: Tensor) -> None:

@@ -92,7 +92,7 @@ def succeeded(
     def take_over(old: Value, new: Value) -> Value:
         both = old != new and _is_optimizer(old) and _is_optimizer(new)
         if both and isinstance(old, Object) and isinstance(new, Object) and machine.label(old) == machine.label(new):
-            machine.write(old.id, _SUCCESSOR, Fact(f"succeeded by {new.id}", _Succession(new, variable, node)))
+            machine.write(old.id, _SUCCESSOR, machine.fact(f"succeeded by {new.id}", _Succession(new, variable, node)))
         return NONE
 
     if any(_optimizers(before)) and any(_optimizers(after)):
@@ -106,7 +106,7 @@ def is_scheduler(value: Symbol) -> bool:
 def predecessors(machine: Machine, optimizer: Object) -> Iterator[Object]:
     """The optimizers whose variable this one has taken over."""
     for old in machine.notes[optimizers.Optimizers].built:
-        for _, fact in alternatives(machine.read(old.id, _SUCCESSOR) or NONE):
+        for _, fact in alternatives(machine.read(old.id, _SUCCESSOR, unset=NONE)):
             if isinstance(fact, Fact) and isinstance(fact.details, _Succession) and fact.details.optimizer == optimizer:
                 yield old
 
@@ -128,7 +128,8 @@ def step(machine: Machine, scheduler: Symbol, node: cst.Call) -> None:
 
 def _note_outlived(machine: Machine, scheduler: Symbol, old: Object, fact: Value, node: cst.Call) -> Value:
     succession, built = fact.details if isinstance(fact, Fact) else None, machine.read(scheduler.id, _BUILT)
-    assert isinstance(succession, _Succession)
+    if not isinstance(fact, Fact) or not isinstance(succession, _Succession):
+        return NONE
     assert isinstance(built, Fact)
     assert isinstance(built.details, cst.CSTNode)
     assert isinstance(node.func, cst.Attribute)
@@ -136,7 +137,9 @@ def _note_outlived(machine: Machine, scheduler: Symbol, old: Object, fact: Value
     if _is_left_alone(machine, old, succession.optimizer):
         took = Note(built.details, f"`{label}` gets the old optimizer here")
         steps = Note(node, "this sets the learning rate of the old one only")
-        event = SchedulerOutlived(succession.node, machine.scene, label, source_text(succession.variable), took, steps)
+        with machine.reaching(fact.reach):
+            scene = machine.scene
+        event = SchedulerOutlived(succession.node, scene, label, source_text(succession.variable), took, steps)
         machine.notes[Schedulers].outlived.append((event, old.id, succession.optimizer.id))
     return NONE
 

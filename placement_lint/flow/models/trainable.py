@@ -24,7 +24,9 @@ def flagged(machine: Machine, parts: frozenset[int], flag: Value, node: cst.CSTN
 
 def flags(machine: Machine, value: Value | None) -> list[Value]:
     """The flags that decide which parameters an optimizer's argument excludes, without duplicates."""
-    found = dict.fromkeys(flag for part in _candidates(machine, value) if (flag := gradients.flag_of(machine, part)))
+    said = (gradients.flag_of(machine, part) for part in _candidates(machine, value))
+    # A parameter that stands for those of a loop may be frozen by its name: that is no decision of the program.
+    found = dict.fromkeys(machine.restrict(flag) for flag in said if flag is not None)
     return list(found)[:_MOST_FLAGS]
 
 

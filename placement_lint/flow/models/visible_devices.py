@@ -57,9 +57,9 @@ def touch(machine: Machine, node: cst.CSTNode) -> None:
     if machine.now[Context].worker is not None:
         return
     machine.notes[VisibleDevices].uses_cuda = True
-    if machine.read(machine.module_frame, _TOUCHED) is None:
-        note = Note(node, f"`{machine.text(node)}` initialises CUDA here")
-        machine.write(machine.module_frame, _TOUCHED, Fact(_AS_SCRIPT if machine.is_script else "touched", note))
+    note = Note(node, f"`{machine.text(node)}` initialises CUDA here")
+    first = Fact(_AS_SCRIPT if machine.is_script else "touched", note)
+    machine.write(machine.module_frame, _TOUCHED, machine.read(machine.module_frame, _TOUCHED, unset=first))
 
 
 def restrict(machine: Machine, value: Value, node: cst.CSTNode) -> None:
@@ -105,7 +105,7 @@ def _with_default(machine: Machine, value: Value, node: cst.CSTNode) -> Value:
 
 def _is_set_again(machine: Machine, node: cst.CSTNode) -> bool:
     """Whether a function is called once more that has set it before, and in time."""
-    known = machine.read(machine.module_frame, _SET) or NONE
+    known = machine.read(machine.module_frame, _SET, unset=NONE)
     notes = (option.details for _, option in alternatives(known) if isinstance(option, Fact))
     return machine.frame.function is not None and any(isinstance(note, Note) and note.node is node for note in notes)
 
@@ -128,7 +128,7 @@ def forget(machine: Machine) -> None:
 
 def forget_script(machine: Machine) -> None:
     """Uncalled definitions run in programs that import the file: the effects of its ``__main__`` code are undone."""
-    touched = machine.read(machine.module_frame, _TOUCHED) or ABSENT
+    touched = machine.read(machine.module_frame, _TOUCHED, unset=ABSENT)
     before = machine.lift(lambda fact: ABSENT if fact == Fact(_AS_SCRIPT) else fact, touched)
     machine.write(machine.module_frame, _TOUCHED, before)
 
@@ -140,8 +140,8 @@ def visible(machine: Machine) -> tuple[tuple[str, ...], Note, Condition] | None:
     """
     set_to = [
         (guard, value)
-        for guard, value in alternatives(machine.store.read(machine.module_frame, _VISIBLE) or ABSENT)
-        if value is not ABSENT and not machine.path.excludes(guard)
+        for guard, value in alternatives(machine.read(machine.module_frame, _VISIBLE, unset=ABSENT))
+        if value is not ABSENT
     ]
     lists = [
         (guard, value.name, value.details)
@@ -184,7 +184,7 @@ def _name_again(machine: Machine, number: Symbol, how: str | cst.CSTNode, node: 
     """The number of a GPU is what alone is visible: whatever it is, it is numbered 0. The first use of it raises."""
     where = machine.read(machine.module_frame, _SET)
     note = where.details if isinstance(where, Fact) else None
-    set_to = machine.read(machine.module_frame, _VISIBLE) or NONE
+    set_to = machine.read(machine.module_frame, _VISIBLE, unset=NONE)
     if not isinstance(note, Note) or all(option != number for _, option in alternatives(set_to)):
         return
     if machine.notes[VisibleDevices].again.setdefault(number, node) is node:

@@ -136,7 +136,7 @@ def _once(machine: Machine, name: str, inner: Value, node: cst.Call) -> Value:
         first = Note(inner.node, f"wrapped in {already} here, in an earlier round" if repeated else "wrapped here")
         label = machine.text(node.args[0].value) if node.args else machine.label(inner)
         machine.emit(WrappedTwice(node, machine.scene, label, kind, already, first, repeated))
-    return machine.read(inner.id, modules.INNER) or machine.fresh()
+    return machine.read(inner.id, modules.INNER, unset=machine.fresh)
 
 
 def _checked(machine: Machine, name: str, inner: Object | Symbol, ids: Value, output: Value, node: cst.Call) -> Value:
@@ -205,7 +205,7 @@ def is_single(machine: Machine, ids: Value) -> bool:
 
 def literal_ids(machine: Machine, wrapper: Object) -> tuple[object, ...]:
     """The ``device_ids`` of a wrapper, empty where they are not given or not known."""
-    return _literal_ids(machine, machine.read(wrapper.id, _IDS) or NONE)
+    return _literal_ids(machine, machine.read(wrapper.id, _IDS, unset=NONE))
 
 
 def _literal_ids(machine: Machine, ids: Value) -> tuple[object, ...]:
@@ -233,7 +233,7 @@ def _call(
 ) -> Value:
     if not isinstance(inner, (Object, Symbol)):
         return machine.fresh()
-    ids = machine.read(wrapper.id, _IDS) or NONE
+    ids = machine.read(wrapper.id, _IDS, unset=NONE)
     first = first_device(machine, ids)
     if wrapper_base(wrapper.cls) != DATA_PARALLEL:
         with ddp.through(machine):

@@ -61,13 +61,17 @@ def keeping(machine: Machine, run: Callable[[], Value]) -> Value:
     """Run an outermost forward, and mark the tensors that it leaves on the module's device for the next call."""
     result = run()
     for owner, name in sorted(machine.notes[Accesses].written):
-        value, fact = machine.read(owner, name), machine.read(owner, _LEFT.of(name))
-        if value is not None and isinstance(fact, Fact) and isinstance(fact.details, Holder):
-            machine.write(owner, name, _held(machine, value, fact.details))
+        value, left = machine.read(owner, name), machine.read(owner, _LEFT.of(name))
+        if value is not None and left is not None:
+            machine.write(owner, name, machine.lift(lambda one, of: _held(machine, one, of), value, left))
     return result
 
 
-def _held(machine: Machine, value: Value, holder: Holder) -> Value:
+def _held(machine: Machine, value: Value, left: Value) -> Value:
+    holder = left.details if isinstance(left, Fact) else None
+    if not isinstance(holder, Holder):
+        return value
+
     def hold(option: Value, place: Value) -> Value:
         if not isinstance(option, Tensor) or option.role in _MOVES_ALONG or not isinstance(place, (Device, Symbol)):
             return option

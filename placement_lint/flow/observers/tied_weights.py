@@ -77,7 +77,7 @@ def parted(machine: Machine, module: Object | Symbol, how: str, node: cst.CSTNod
     for tie in machine.notes[Ties].made.values():
         held = machine.read(tie.owner, tie.name) if parts.keys() >= tie.layers else None
         if held is not None:
-            fact = Fact(f"parted {id(node)}", _Parted(tie, node, how, machine.newest))
+            fact = machine.fact(f"parted {id(node)}", _Parted(tie, node, how, machine.newest))
             machine.lift(lambda option, fact=fact, tie=tie: _part(machine, option, tie, how, fact), held)
 
 
@@ -129,14 +129,15 @@ def stepped(machine: Machine, optimizer: Object, reached: frozenset[int], note: 
 
 def _report(machine: Machine, optimizer: Object, fact: Value, stepped: Note) -> Value:
     parted = fact.details if isinstance(fact, Fact) else None
-    if not isinstance(parted, _Parted) or optimizer.id <= parted.newest:
+    if not isinstance(fact, Fact) or not isinstance(parted, _Parted) or optimizer.id <= parted.newest:
         # An optimizer that was built before does not have the new Parameters.
         return NONE
     tie = parted.tie
     frozen = any(gradients.is_frozen(machine, part) for part in (*tie.layers, tie.uid))
     if tie.layers <= optimizers.covered(machine, optimizer) and not frozen:
         label = machine.label(optimizer, "the optimizer")
-        machine.emit(TieBroken(parted.node, machine.scene, parted.how, tie.node, label, stepped))
+        with machine.reaching(fact.reach):
+            machine.emit(TieBroken(parted.node, machine.scene, parted.how, tie.node, label, stepped))
     return NONE
 
 

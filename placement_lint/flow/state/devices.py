@@ -122,11 +122,7 @@ def resolve(machine: Machine, place: Place) -> Place:
     current = machine.read(machine.module_frame, _CURRENT)
     if current is None:
         return place if machine.now[Calls].standalone else Device("cuda", 0)
-    if machine.may_lack(machine.module_frame, _CURRENT):
-        return place
-    if isinstance(current, Device):
-        return current
-    return place
+    return current if isinstance(current, Device) else place
 
 
 def machines_with(place: Place) -> Condition:
@@ -150,9 +146,9 @@ def current(machine: Machine) -> Value | None:
 
 
 def current_is_chosen(machine: Machine) -> bool:
-    """Whether the current device was set to one with an index that the analysis does not know."""
-    current = machine.read(machine.module_frame, _CURRENT)
-    return isinstance(current, Device) and isinstance(current.index, Symbol)
+    """Whether some path sets the current device to one with an index that the analysis does not know."""
+    devices = alternatives(machine.read(machine.module_frame, _CURRENT, unset=ABSENT))
+    return any(isinstance(device, Device) and isinstance(device.index, Symbol) for _, device in devices)
 
 
 def set_current(machine: Machine, value: Value) -> None:
@@ -202,17 +198,9 @@ def place_of_default_type(machine: Machine) -> Value:
 
 def _setting(machine: Machine, cell: Slot, unset: Value) -> Value:
     """The place in a cell, ``unset`` if nothing has written it."""
-    value = machine.store.read(machine.module_frame, cell)
-    if value is None:
-        return unset
-    places = [
-        (guard & condition, place)
-        for guard, option in alternatives(value)
-        for condition, place in alternatives(unset if option is ABSENT else option)
-    ]
     return machine.lift(
         lambda place: resolve(machine, place) if isinstance(place, (Device, Symbol)) else machine.fresh(),
-        machine.either(places),
+        machine.read(machine.module_frame, cell, unset=unset),
     )
 
 

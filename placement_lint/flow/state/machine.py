@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial, reduce
 from operator import and_, or_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import libcst as cst
 
@@ -47,6 +47,7 @@ from placement_lint.flow.domain.values import (
     Const,
     Device,
     External,
+    Fact,
     Function,
     Kind,
     Mapping,
@@ -397,13 +398,17 @@ class Machine:
 
     # --- reading and writing cells -----------------------------------------------------------------------
 
-    def restrict(self, value: Value) -> Value:
-        """The alternatives of a value that are possible on this path: of a setting, on the path as written."""
+    def restrict(self, value: Value, absent: bool = False) -> Value:
+        """The alternatives of a value that are possible on this path: of a setting, on the path as written.
+
+        ABSENT is among them only if ``absent``.
+        """
         if not isinstance(value, Choice):
             return value
         remaining = self._possible(value, self.path)
         if len(remaining) < len(value.alternatives) and _is_setting(value):
             remaining = self._possible(value, self.written)
+        remaining = [(guard, option) for guard, option in remaining if absent or option is not ABSENT]
         if len(remaining) == len(value.alternatives):
             return value
         if len(remaining) > 1:
@@ -412,18 +417,43 @@ class Machine:
 
     @staticmethod
     def _possible(value: Choice, path: Condition) -> list[tuple[Condition, Value]]:
-        return [
-            (condition, option)
-            for condition, option in value.alternatives
-            if option is not ABSENT and not path.excludes(condition)
-        ]
+        return [(guard, option) for guard, option in value.alternatives if not path.excludes(guard)]
 
-    def read(self, owner: int, name: Key) -> Value | None:
-        """A cell's value on this path; None if it has none."""
+    @overload
+    def read(self, owner: int, name: Key) -> Value | None: ...
+
+    @overload
+    def read(self, owner: int, name: Key, unset: Value | Callable[[], Value]) -> Value: ...
+
+    def read(self, owner: int, name: Key, unset: Value | Callable[[], Value] | None = None) -> Value | None:
+        """A cell's value on this path; None if it has none, or ``unset`` on each path on which it has none.
+
+        A program that reads a variable or attribute raises where that is unset. A slot then has ABSENT as one of its
+        alternatives.
+        """
         value = self.store.read(owner, name)
         if isinstance(value, Choice):
-            value = self.restrict(value)
-        return None if value is ABSENT else value
+            value = self.restrict(value, absent=unset is not None or isinstance(name, Slot))
+        if unset is None:
+            return None if value is ABSENT else value
+        known = alternatives(ABSENT if value is None else value)
+        if value is not None and all(option is not ABSENT for _, option in known):
+            return value
+        missing = unset() if callable(unset) else unset
+        return self.either([(guard, missing if option is ABSENT else option) for guard, option in known])
+
+    def fact(self, name: str, details: object) -> Fact:
+        """A fact about the running statement."""
+        return Fact(name, details, self.tested)
+
+    def add(self, owner: int, name: Slot, item: Value) -> None:
+        """Append an item to the list in a slot, unless it is in it already."""
+
+        def added(listed: Value) -> Value:
+            known = listed.items if isinstance(listed, Sequence) else ()
+            return Sequence(known if item in known else (*known, item))
+
+        self.write(owner, name, self.lift(added, self.read(owner, name, unset=Sequence(()))))
 
     def variable(self, frame: int, name: str) -> Value | None:
         """The value of a variable; the path then excludes branches that did not bind it, since the program raises."""
@@ -443,18 +473,6 @@ class Machine:
             return self.read(frame, name)
         # A path with several cases would complicate all later code.
         return choose(zip(told_apart([[guard] for guard in guards]), (option for _, option in bound), strict=True))
-
-    def may_lack(self, owner: int, name: Key) -> bool:
-        """Whether a cell has a value on some of the paths that lead here, and none on others."""
-        value = self.store.read(owner, name)
-        return isinstance(value, Choice) and any(
-            option is ABSENT and not self.path.excludes(guard) for guard, option in value.alternatives
-        )
-
-    def filled(self, owner: int, name: Key, missing: Value, there: Value | None = None) -> Value:
-        """A cell's value, or ``there`` instead of it, and ``missing`` on paths where it has none."""
-        stored = alternatives(self.store.read(owner, name) or ABSENT)
-        return self.either([(guard, missing if option is ABSENT else there or option) for guard, option in stored])
 
     def write(self, owner: int, name: Key, value: Value) -> None:
         if name in CONTENT_CELLS:
@@ -720,7 +738,7 @@ class Machine:
                 break
         else:
             return operation(*values)
-        restricted = [self.restrict(value) for value in values]
+        restricted = [self.restrict(value, absent=True) for value in values]
         if Choice not in map(type, restricted):
             return operation(*restricted)
         combinations = self._combinations(restricted)

@@ -108,12 +108,11 @@ def default(machine: Machine, namespace: Symbol, name: str) -> Const | None:
 
 def option(machine: Machine, namespace: Symbol, name: str, text: str | cst.CSTNode) -> Value:
     """``args.name``: what the program assigned, or else the option, which the user may have given."""
-    value = machine.read(namespace.id, name)
-    if value is not None and not machine.may_lack(namespace.id, name):
-        return value
-    # On paths where the program has not assigned it, it has its original value.
-    before = machine.part(namespace.id, name, text, namespace, preferred=default(machine, namespace, name))
-    return machine.filled(namespace.id, name, before) if value is not None else before
+
+    def given() -> Value:
+        return machine.part(namespace.id, name, text, namespace, preferred=default(machine, namespace, name))
+
+    return machine.read(namespace.id, name, unset=given)
 
 
 def shown(machine: Machine, value: Value) -> Symbol | None:
