@@ -241,6 +241,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "keyword-with-partial-batch": {
         "all_by_keyword": REPAIRED,
+        "mask_unless_full": {"tensor": True},
         "all_by_position": "it has no keyword argument",
         "any_arguments": "its forward does without",
         "bare": {"device_ids": [0]},

@@ -13,7 +13,7 @@ import libcst as cst
 
 from placement_lint.flow.api.torch_names import NUMBER_TYPES, RECURRENT_LAYERS, SEQUENCE_LAYERS
 from placement_lint.flow.domain.arguments import Arguments
-from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU, machines
+from placement_lint.flow.domain.path_condition import ALWAYS, MANY_GPUS, ONE_GPU, Condition, any_of, machines
 from placement_lint.flow.domain.values import (
     FALSE,
     NONE,
@@ -196,8 +196,8 @@ def check_keywords(
     node: cst.Call,
 ) -> None:
     """Keyword arguments that are not tensors go to all replicas, also to those that get no rows."""
-    names = _needed(machine, module, arguments)
-    if dim != 0 or not names or machine.expects("TypeError"):
+    names, copied = _needed(machine, module, arguments), _only_copied(machine, arguments)
+    if dim != 0 or not names or machine.path.excludes(copied) or machine.expects("TypeError"):
         return
     keyword = next(iter(arguments.keywords))
 
@@ -208,21 +208,30 @@ def check_keywords(
             machine.emit(KeywordAlone(node, machine.scene, label, min(few), at_last, keyword, names, ids))
         return NONE
 
-    for value, source, by_name in _given(arguments, node):
-        if not by_name:
-            machine.lift(partial(check, source=source), value)
+    with machine.assuming(copied):
+        for value, source, by_name in _given(arguments, node):
+            if not by_name:
+                machine.lift(partial(check, source=source), value)
+
+
+def _only_copied(machine: Machine, arguments: Arguments) -> Condition:
+    """When no keyword argument is a tensor."""
+    copied = ALWAYS
+    for value in arguments.keywords.values():
+        ways = alternatives(machine.restrict(value))
+        copied = copied & any_of(guard for guard, option in ways if _is_no_tensor(option))
+    return copied
 
 
 def _needed(machine: Machine, module: Object | Symbol, arguments: Arguments) -> tuple[str, ...]:
-    """The names of what is given by position, where forward cannot do without; none if a keyword may be a tensor."""
+    """The names of what is given by position, where forward cannot do without."""
     cls = module.cls if isinstance(module, Object) else None
     forward = find(machine, cls, "forward") if isinstance(cls, Class) else None
     if arguments.spread or not arguments.keywords or not isinstance(forward, Function) or forward.decorators:
         return ()
     parameters = forward.parameters[1 : len(arguments.positional) + 1]
-    copied = all(_is_no_tensor(option) for value in arguments.keywords.values() for _, option in alternatives(value))
     named = len(parameters) == len(arguments.positional) and not forward.node.params.posonly_params
-    needed = copied and any(parameter.default is None for parameter in parameters)
+    needed = any(parameter.default is None for parameter in parameters)
     return tuple(parameter.name.value for parameter in parameters) if needed and named else ()
 
 
