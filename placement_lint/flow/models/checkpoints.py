@@ -38,6 +38,7 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.events.schema import LoadedWhereSaved, Scene
 from placement_lint.flow.models import device_choice, modules, ranks
 from placement_lint.flow.state.classes import methods
+from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import names_of, value_of
@@ -82,6 +83,8 @@ class Checkpoints(Notes):
     unmapped: list[Unmapped] = noted(list, Use.WEIGHED)
     state_loads: set[cst.Call] = noted(set)
     kept_loads: set[cst.Call] = noted(set)
+    # files of lists in which nothing is known to be of a model
+    lists: set[Value] = noted(set, Use.AT_END)
     # loads of the states of schedulers, in which there are no tensors
     number_loads: set[cst.Call] = noted(set)
 
@@ -107,9 +110,10 @@ def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> V
         reach = machine.tested & machine.decided
         scene = replace(machine.scene, reach=reach, when=reach & ranks.joined_when(machine))
         by_name = name in noted.saved_on_cpu and not _is_parameter(machine, given, name)
-        written = by_name or given in noted.saved_on_cpu or _saves_there_itself(machine, node.args[0].value)
+        written = by_name or _saves_there_itself(machine, node.args[0].value)
+        itself = given in noted.saved_on_cpu
         joined = None if ranks.is_one_of_them(machine) else ranks.joined(machine)
-        noted.unmapped.append(Unmapped(node, scene, file, name, given, written, machine.at_home, joined))
+        noted.unmapped.append(Unmapped(node, scene, file, name, given, written, itself, machine.at_home, joined))
         option = given.text if isinstance(given, Symbol) and is_option(given) else ""
         if any(map(_CHECKPOINT.search, (file, letters, name, option))):
             noted.state_loads.add(node)
@@ -131,6 +135,15 @@ def saved(machine: Machine, value: Value, arguments: Arguments, node: cst.Call) 
     on_cpu = is_on_cpu(machine, value)
     for key in (given, _name(machine, arguments.get(1, "f"), node.args[1].value)):
         known[key] = known.get(key, True) and on_cpu
+    if given is not None and _is_list_of_unknown(machine, value):
+        machine.notes[Checkpoints].lists.add(given)
+
+
+def _is_list_of_unknown(machine: Machine, value: Value) -> bool:
+    items = content(machine, value) if isinstance(value, Object) and value.kind is Kind.LIST else None
+    return items is not None and all(
+        isinstance(option, (Const, Symbol)) for item in items.items for _, option in alternatives(item)
+    )
 
 
 def opened(machine: Machine, file: Symbol, path: Value | None) -> None:
@@ -271,6 +284,8 @@ def finish(machine: Machine) -> None:
     """Report each checkpoint that may be loaded where its devices are not, or by every rank at once."""
     by_node: dict[cst.Call, list[Unmapped]] = {}
     for unmapped in machine.notes[Checkpoints].unmapped:
+        if unmapped.given in machine.notes[Checkpoints].lists:
+            continue
         if unmapped.node in machine.notes[Checkpoints].state_loads or _saves_state(machine, unmapped.file):
             by_node.setdefault(unmapped.node, []).append(unmapped)
     for node, visits in by_node.items():
@@ -300,9 +315,9 @@ def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:
         # There are ranks, on a machine with GPUs for them, or this is not reached.
         machine.emit(LoadedWhereSaved(node, joined.scene, joined.file, "ranks", joined.joined, "", only_state, name))
         return
-    written = {visit.given for visit in visits if visit.written}
+    written = {visit.given for visit in visits if visit.itself}
     visits = [visit for visit in visits if visit.given not in written]
-    if not visits:
+    if not visits or any(visit.written for visit in visits):
         # What this very run wrote goes back to where it was.
         return
     if machine.notes[Program].skips_code and not visits[0].at_home:

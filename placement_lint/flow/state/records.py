@@ -79,7 +79,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Unmapped:
-    """A load without ``map_location``; ``written`` if the same run wrote a file of that ``name`` before.
+    """A load without ``map_location``; ``written`` if the same run wrote a file of that ``name`` before, or the file
+    ``itself``.
 
     ``given`` is its path, as a value; ``at_home`` if the program's own file loads it; ``joined`` if each rank of a
     process group does.
@@ -91,6 +92,7 @@ class Unmapped:
     name: str
     given: Value | None
     written: bool
+    itself: bool
     at_home: bool
     joined: Note | None
 
