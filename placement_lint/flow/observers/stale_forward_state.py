@@ -9,6 +9,7 @@ import libcst as cst
 from placement_lint.flow.domain.path_condition import answered
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
+    ABSENT,
     CPU,
     OWN,
     Class,
@@ -61,8 +62,8 @@ def keeping(machine: Machine, run: Callable[[], Value]) -> Value:
     """Run an outermost forward, and mark the tensors that it leaves on the module's device for the next call."""
     result = run()
     for owner, name in sorted(machine.notes[Accesses].written):
-        value, left = machine.read(owner, name), machine.read(owner, _LEFT.of(name))
-        if value is not None and left is not None:
+        value, left = machine.read(owner, name, unset=ABSENT), machine.read(owner, _LEFT.of(name))
+        if left is not None:
             machine.write(owner, name, machine.lift(lambda one, of: _held(machine, one, of), value, left))
     return result
 
