@@ -377,6 +377,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unknown_sizes": {"rows": 8},
     },
     "non-tensor-output": {
+        "list_of_two_lengths": "it returns a list of tensors",
         "never_wrapped": {"wrapper": ""},
         "none": {"type": "None"},
         "reduced_outside": REPAIRED,

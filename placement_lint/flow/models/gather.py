@@ -13,6 +13,7 @@ import libcst as cst
 from placement_lint.flow.domain.values import (
     ARRAYS,
     FALSE,
+    MISSING,
     NONE,
     TRUE,
     AtLeast,
@@ -104,7 +105,7 @@ def _type(machine: Machine, value: Value) -> str:
     if isinstance(value, Device):
         return "torch.device"
     if isinstance(value, Symbol):
-        return "" if value.type == "torch.Tensor" else value.type
+        return "" if value.type in ("torch.Tensor", MISSING) else value.type
     if value in ARRAYS:
         return "numpy.ndarray"
     if isinstance(value, Object) and value.kind is Kind.INSTANCE and isinstance(value.cls, Class):
