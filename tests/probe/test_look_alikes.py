@@ -850,6 +850,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "imported": {"visible": "1", "device": "cuda:0"},
     },
     "wrapped-twice": {
+        "saved_bare": "what is wrapped is no wrapper, or the program asks first",
         "each_try_anew": {"already": ""},
         "first_epoch_only": REPAIRED,
         "fresh_model": {"already": ""},

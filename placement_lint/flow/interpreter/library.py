@@ -519,8 +519,8 @@ def _load(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
 
 
 def _file(machine: Machine, value: Value | None, node: cst.BaseExpression) -> str:
-    """The key for a file: its constant name, or else the source text of the expression."""
-    return repr(value.value) if isinstance(value, Const) else machine.text(node)
+    """The key for a file: its constant name, or else the source text of the expression, on one line."""
+    return repr(value.value) if isinstance(value, Const) else " ".join(machine.text(node).split())
 
 
 def _autograd(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:

@@ -79,6 +79,8 @@ class Checkpoints(Notes):
     handled: set[object] = noted(set, Use.WEIGHED)
     # calls of load_state_dict with what a file holds
     loads: list[_StateRestored] = noted(list, Use.AT_END | Use.WEIGHED)
+    # wrappings of what a file holds
+    wraps: list[tuple[cst.Call, Scene, Loaded, str, str]] = noted(list, Use.AT_END | Use.WEIGHED)
     # loads without map_location, those that restore a model or optimizer, and those whose value is kept as it is
     unmapped: list[Unmapped] = noted(list, Use.WEIGHED)
     state_loads: set[cst.Call] = noted(set)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from placement_lint.flow.api.torch_names import WRAPPER_PREFIX
+from placement_lint.flow.api.torch_names import WRAPPER_PREFIX, WRAPPERS
 from placement_lint.flow.domain import partial_text
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import (
@@ -32,10 +32,11 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.events.schema import SavedThere, Scene, StateLoaded
+from placement_lint.flow.events.schema import SavedThere, Scene, StateLoaded, WrappedTwice
 from placement_lint.flow.models import checkpoints, state_keys
 from placement_lint.flow.models.checkpoints import Checkpoints, Saved, is_on_cpu
 from placement_lint.flow.models.file_names import FileNames
+from placement_lint.flow.state.classes import wrapper_base
 from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Calls
@@ -101,8 +102,39 @@ def may_change(machine: Machine, value: Value) -> None:
         machine.notes[Checkpoints].handled.add(value.file if isinstance(value, Loaded) else _keys_of(value))
 
 
+def wrap(machine: Machine, loaded: Loaded, wrapper: str, node: cst.Call) -> None:
+    """``DataParallel(torch.load(file))``, unless the program asks first what it has loaded."""
+    asked = (answer.question.subject for cube in machine.path.cubes for answer in cube.answers)
+    if not any(isinstance(subject, tuple) and loaded in subject for subject in asked):
+        label = machine.text(node.args[0].value) if node.args else "the module"
+        machine.notes[Checkpoints].wraps.append((node, machine.scene, loaded, wrapper, label))
+
+
+def _wrapped_again(machine: Machine) -> None:
+    """Report wrappings of modules that the program saves with their wrapper."""
+    for node, scene, loaded, wrapper, label in machine.notes[Checkpoints].wraps:
+        held = [
+            (guard, value)
+            for guard, value, _ in _states_saved_there(machine, loaded)
+            # What a run saves that wraps it again is unknown.
+            if not scene.when.excludes(machines(guard.machines))
+            and (isinstance(value, Object) or not guard.implies(scene.when))
+        ]
+        for guard, value in held if all(map(_is_wrapper, [value for _, value in held])) else ():
+            if isinstance(value, Object):
+                # Another run has saved it, with options of its own.
+                here = replace(scene, when=scene.when & machines(guard.machines))
+                first = Note(value.node, "wrapped here, before it is saved")
+                machine.emit(WrappedTwice(node, here, label, wrapper, WRAPPERS[wrapper_base(value.cls)], first, False))
+
+
+def _is_wrapper(value: Value | None) -> bool:
+    return isinstance(value, Object) and value.kind is Kind.WRAPPER
+
+
 def finish(machine: Machine) -> None:
     """Once all that the program saves is known: does what it loads from the same file fit?"""
+    _wrapped_again(machine)
     for node, scene, label, loaded, into, strict, key in machine.notes[Checkpoints].loads:
         if loaded.file in machine.notes[Checkpoints].handled:
             continue

@@ -33,6 +33,7 @@ from placement_lint.flow.domain.values import (
     External,
     InReplica,
     Kind,
+    Loaded,
     Mapping,
     Object,
     Place,
@@ -52,6 +53,7 @@ from placement_lint.flow.models import (
     modules,
     scatter,
     shapes,
+    state_dicts,
 )
 from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state.classes import find, foreign_bases, wrapper_base
@@ -101,6 +103,8 @@ def _wrap(
     """A wrapper of the class ``made``, or the instance ``made`` of a subclass, around a module."""
     name = wrapper_base(made.cls if isinstance(made, Object) else made)
     noted = machine.notes[ModuleNotes]
+    if isinstance(inner, Loaded):
+        state_dicts.wrap(machine, inner, WRAPPERS[name], node)
     modules.treat_as_module(machine, inner)
     inner = _once(machine, name, inner, node)
     if not isinstance(inner, (Object, Symbol)):
