@@ -101,7 +101,7 @@ def _look(_machine: Machine, _definition: Definition, _values: Many[Value], look
 def _by_itself(machine: Machine, entry: cst.CSTNode) -> Iterator[None]:
     """Run in the state after the module's top-level statements, and roll back the store afterwards."""
     machine.dead, machine.path, machine.reach = False, ALWAYS, ALWAYS
-    machine.now[Calls].entry = entry
+    machine.now[Calls].entry = (entry,)
     machine.budget.fuel = _FUEL_EACH
     machine.budget.by_function.clear()
     machine.store.begin()
@@ -267,6 +267,7 @@ def _forget_place(machine: Machine, part: Object | Symbol) -> None:
 
 def _look_at_method(machine: Machine, instance: Object, method: Function) -> None:
     machine.store.begin()
+    machine.now[Calls].entry = (*machine.now[Calls].entry[:1], _name(method))
     if method.name.startswith("test") and has_base(instance.cls, _TEST_CASES):
         _set_up(machine, instance)
     else:

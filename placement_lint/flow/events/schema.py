@@ -46,8 +46,8 @@ class Scene:
     function: cst.CSTNode | None = None
     # how the program reaches each of the calls
     entered: tuple[Condition, ...] = ()
-    # the name of that class or function
-    entry: cst.CSTNode | None = None
+    # the name of that class or function, and that of its method
+    entry: tuple[cst.CSTNode, ...] = ()
 
     @property
     def called_on(self) -> Condition:

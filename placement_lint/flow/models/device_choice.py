@@ -121,14 +121,14 @@ def used(
     options = [
         (option, isinstance(place, Device))
         for _, place in places
-        if (option := _option(place)) is not None and not _is_item(option) and entry is None
+        if (option := _option(place)) is not None and not _is_item(option) and not entry
     ]
     if not options and not (on_cpu and len(places) > 1):
         return
     text = machine.text(written) if written is not None else "the device"
     text = f"the type {text}" if by_type else text
     note = Note(node, f"{text} is used here" if by_type else f"`{text}` is used here")
-    is_own = machine.at_home and entry is None
+    is_own = machine.at_home and not entry
     if on_cpu and len(places) > 1 and (is_own or _is_about_devices(on_cpu[0])):
         machine.notes[DeviceChoices].chosen.append(
             Chosen(
@@ -602,7 +602,7 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
     noted = machine.notes[DeviceChoices]
     noted.requests = _executions(noted.requests)
     noted.chosen.extend(_unasked(machine))
-    by_node: dict[tuple[cst.CSTNode, cst.CSTNode | None], list[Request]] = {}
+    by_node: dict[tuple[cst.CSTNode, tuple[cst.CSTNode, ...]], list[Request]] = {}
     for asked in noted.requests:
         by_node.setdefault((asked.node, asked.scene.entry), []).append(asked)
     noted.chosen = [
@@ -664,7 +664,7 @@ def _is_about_else(machine: Machine, chosen: Chosen) -> bool:
     flags = any(cube.answers for cube in chosen.surely_not.cubes)
     fetched = () if chosen.of_module else machine.notes[DeviceChoices].fetched
     requests = machine.notes[DeviceChoices].requests
-    moved = (asked for asked in requests if asked.current is None and asked.scene.entry == chosen.entry)
+    moved = (asked for asked in requests if asked.current is None and chosen.covers(asked.scene))
     on_gpu = (*(asked.scene.reach for asked in moved), *fetched)
     return flags and any(reach.implies(chosen.surely_not) for reach in on_gpu)
 
@@ -693,7 +693,7 @@ def open_to_others(machine: Machine, scenes: list[Scene], at_home: bool) -> Chos
         if not (one.helpful and at_home)
         and (called or not one.by_script)
         and not one.by_index
-        and (one.entry is None or all(scene.entry == one.entry for scene in scenes))
+        and (not one.entry or all(map(one.covers, scenes)))
     ]
     choices.sort(key=lambda one: one.function not in functions)
     return next((chosen for chosen in choices if _may_fall_elsewhere(scenes, chosen)), None)
@@ -792,7 +792,7 @@ def _sees_cuda(question: Question) -> bool:
 
 def _ignores(node: cst.CSTNode, visits: list[Request], chosen: Chosen) -> bool:
     """Whether a request is made, each time, also where nothing that guards the choice speaks for CUDA."""
-    if any(asked.scene.entry != chosen.entry for asked in visits):
+    if not all(chosen.covers(asked.scene) for asked in visits):
         return False
     if chosen.note.node is node or (chosen.option is not None and any(asked.follows for asked in visits)):
         return False

@@ -32,8 +32,8 @@ class Calls(Moment):
     foreign: int = noted(int, Use.PASSING)
     # the running code is an entry point analysed by itself
     standalone: bool = noted(bool)
-    # the name of that function or class
-    entry: cst.CSTNode | None = noted(lambda: None)
+    # the name of that function or class, and that of its method
+    entry: tuple[cst.CSTNode, ...] = noted(tuple)
     # the modules whose forward is running, and those whose forward has a hook before it
     in_forward: list[Object] = noted(list, Use.PASSING)
     prepared: list[Object | Symbol] = noted(list, Use.PASSING)

@@ -50,8 +50,12 @@ class Chosen:
     function: cst.CSTNode | None = None
     # the statements under ``if __name__ == "__main__"`` make it, which other programs do not run
     by_script: bool = False
-    # the name of the function or class that makes it, if it was analysed by itself: nothing is known of its callers
-    entry: cst.CSTNode | None = None
+    # the names of the class and method, or of the function, that makes it, if that was analysed by itself
+    entry: tuple[cst.CSTNode, ...] = ()
+
+    def covers(self, scene: Scene) -> bool:
+        """Whether it is made in a program that gets there: the methods of a class need not run in one program."""
+        return bool(self.entry) == bool(scene.entry) and scene.entry[: len(self.entry)] == self.entry
 
 
 @dataclass(frozen=True)
