@@ -66,12 +66,13 @@ def test_what_is_certain_is_found_after_too_many_questions(tmp_path: Path, monke
 
 
 def test_questions_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A helper that asks three questions and is called 1,200 times would create 3,600 questions."""
+    """Ten helpers that ask three questions and are called 120 times each would create 3,600 questions."""
     asked: list[object] = []
     ask = machine.asked
     monkeypatch.setattr(machine, "asked", lambda *of, **known: asked.append(of) or ask(*of, **known))
-    helper = "def pick(x):\n    if x.a:\n        return 'a'\n    if x.b:\n        return 'b'\n    return x.c or 'c'\n"
-    calls = "".join(f"n{n} = pick(get())\n" for n in range(1_200))
-    (tmp_path / "train.py").write_text(f"import torch\n{helper}{calls}torch.zeros(2).cuda().numpy()\n")
+    body = "(x):\n    if x.a:\n        return 'a'\n    if x.b:\n        return 'b'\n    return x.c or 'c'\n"
+    helpers = "".join(f"def pick{n}{body}" for n in range(10))
+    calls = "".join(f"n{n} = pick{n % 10}(get())\n" for n in range(1_200))
+    (tmp_path / "train.py").write_text(f"import torch\n{helpers}{calls}torch.zeros(2).cuda().numpy()\n")
     assert {code for _, _, code in found(tmp_path)} == {"DPL507"}
     assert len(asked) == path_condition.MOST_ASKED

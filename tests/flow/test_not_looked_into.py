@@ -78,11 +78,14 @@ def test_what_cannot_move_a_module_leaves_it_where_it_is(
     assert {finding.code for finding in result.findings} == codes
 
 
-def test_calls_refused_for_lack_of_budget_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_of_functions_that_are_never_analysed_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "train.py"
     file.write_text(
-        "import torch\n\n\ndef moved(x):\n    return x.cuda()\n\n\n"
-        + "".join(f"y{i} = moved(torch.ones({i}))\n" for i in range(9))
+        "import torch\n"
+        + "".join(f"\n\ndef moved{i}(x):\n    return x.cuda()\n" for i in range(9))
+        + "".join(f"y{i} = moved{i}(torch.ones({i}))\n" for i in range(9))
     )
 
     def refused() -> int:
@@ -90,7 +93,7 @@ def test_calls_refused_for_lack_of_budget_are_counted(tmp_path: Path, monkeypatc
         return sum(checked.refused for results in result.results.values() for checked in results)
 
     assert refused() == 0
-    monkeypatch.setattr(Budget, "__init__", partialmethod(Budget.__init__, fuel=8))
+    monkeypatch.setattr(Budget, "__init__", partialmethod(Budget.__init__, fuel=20))
     assert 0 < refused() < 9
 
 
@@ -116,6 +119,26 @@ def test_layers_that_run_often_leave_something_to_other_functions(
     assert codes() == {"DPL507"}
     monkeypatch.setattr(budget, "MOST_BY_FUNCTION", 10_000)
     assert codes() == set()
+
+
+def test_a_function_that_has_used_its_share_leaves_something_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = "".join("    x = x + 1\n" for _ in range(20))
+    (tmp_path / "train.py").write_text(
+        f"import torch\n\n\ndef work(x):\n{steps}    return x\n\n\ndef shown(y):\n    print(y.numpy())\n\n\n"
+        + "".join(f"y = work(torch.ones({i}).cuda())\n" for i in range(200))
+        + "shown(torch.ones(2).cuda())\nprint(work(torch.ones(3).cuda()).numpy())\n"
+    )
+
+    def lines() -> list[int]:
+        result = check_files(Selection([tmp_path / "train.py"]), Job(Settings(root=tmp_path)), jobs=1)
+        return [finding.range.line for finding in result.findings]
+
+    monkeypatch.setattr(Budget, "__init__", partialmethod(Budget.__init__, fuel=3_500))
+    assert lines() == [29]
+    monkeypatch.setattr(budget, "MOST_BY_FUNCTION", 10_000)
+    assert lines() == []
 
 
 def test_a_program_may_save_what_it_loads_in_a_call_that_is_refused(

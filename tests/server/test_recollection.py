@@ -16,6 +16,7 @@ from placement_lint.config.settings import Settings
 from placement_lint.flow.domain.values import Function, Value
 from placement_lint.flow.incremental import effect_memo
 from placement_lint.flow.interpreter import calls
+from placement_lint.flow.state import budget
 from placement_lint.flow.state.machine import Machine
 from placement_lint.server.analysis import Analyse, Analysis
 from placement_lint.server.worker import Worker
@@ -154,6 +155,51 @@ def test_another_file_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_keystroke_in_main_runs_only_what_it_concerns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = training_file(300)
     assert functions_run(text, text.replace('"out"', '"outs"'), tmp_path, monkeypatch) == "main"
+
+
+SHARED = """\
+import torch
+
+
+def moved(x, told=False):
+    if told:
+        print(x)
+        print(len(x))
+    return x.cuda()
+
+
+def main():
+    a = moved(torch.ones(1))
+    b = moved(torch.ones(2))
+    c = moved(torch.ones(3))
+    print(c.numpy())
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("share", "before", "after", "ran"),
+    [
+        # main itself has used more by then, but is not entered again
+        (7, "    a =", 9 * "    name = 'run'\n" + "    a =", "main"),
+        # an earlier call takes longer and leaves too little for the last one
+        (7, "ones(1)", "ones(1), True", "main moved"),
+    ],
+)
+def test_functions_share_what_they_may_use_as_in_an_analysis_from_the_beginning(
+    share: int, before: str, after: str, ran: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (budget, effect_memo):
+        monkeypatch.setattr(module, "MOST_BY_FUNCTION", share)
+    changed = SHARED.replace(before, after)
+    assert functions_run(SHARED, changed, tmp_path, monkeypatch) == ran
+    for texts in ((SHARED, SHARED, changed), (changed,)):
+        worker, job = Worker(), Job(Settings(root=tmp_path))
+        answer = [worker.answer(Analyse(str(tmp_path / "train.py"), text.encode(), job)) for text in texts][-1]
+        assert isinstance(answer, Analysis)
+        assert [finding.code for finding in answer.checked.findings] == (["DPL507"] if ran == "main" else [])
 
 
 PACKED = """\

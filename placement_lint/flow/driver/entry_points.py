@@ -102,8 +102,7 @@ def _by_itself(machine: Machine, entry: cst.CSTNode) -> Iterator[None]:
     """Run in the state after the module's top-level statements, and roll back the store afterwards."""
     machine.dead, machine.path, machine.reach = False, ALWAYS, ALWAYS
     machine.now[Calls].entry = (entry,)
-    machine.budget.fuel = _FUEL_EACH
-    machine.budget.by_function.clear()
+    machine.budget.begin(_FUEL_EACH)
     machine.store.begin()
     try:
         yield

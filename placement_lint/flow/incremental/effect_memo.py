@@ -24,7 +24,7 @@ from placement_lint.flow.domain.structural_eq import Likeness
 from placement_lint.flow.domain.values import NONE, Symbol, Value
 from placement_lint.flow.incremental.stable_ids import CIRCLE, Slots
 from placement_lint.flow.observers.placements import PlacementLog
-from placement_lint.flow.state.budget import MOST_BY_FUNCTION
+from placement_lint.flow.state.budget import MOST_BY_FUNCTION, SHARE_ABROAD
 from placement_lint.flow.state.heap import Cell, Delta, Watch
 from placement_lint.flow.state.machine import Exit, Machine
 from placement_lint.flow.state.moment import Around
@@ -127,6 +127,8 @@ class _Left:
     log: PlacementLog | None
     imported: Table[str, Any]
     cost: _Cost
+    # of the functions that it entered: the amount that each spent in it before it was last entered
+    entered: Table[cst.CSTNode, int]
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ class _Kept:
         """Whether a run would have the same effects now."""
         return (
             likeness.same(self.what, what)
-            and _affords(_cost(machine), self.before.cost, self.left.cost)
+            and _affords(_cost(machine), self.before.cost, self.left)
             and self.before.is_now(machine, self.seen, likeness)
             and (machine.project is None or machine.project.around.are_as_before(self.files))
             and (not self.left.imported or likeness.same(self.before.imported, _imported(machine)))
@@ -251,18 +253,16 @@ def _since(then: _Cost, now: _Cost) -> _Cost:
     return _Cost(*(one - other for one, other in pairs))
 
 
-def _affords(now: _Cost, then: _Cost, cost: _Cost) -> bool:
+def _affords(now: _Cost, then: _Cost, left: _Left) -> bool:
     """Whether the budget would refuse no more now than it did then."""
-    if cost.refused:
+    cost = left.cost
+    if cost.refused or now == then:
         return now == then
     spent, fuel = min(now.spent, then.spent), min(now.fuel, then.fuel)
-    left = now.abroad + spent // 3
-    if fuel + cost.fuel <= 0:
-        return False
-    if not cost.ventures or now == then:
-        return True
-    return -cost.abroad < left and all(
-        now.by_function[function] + steps < MOST_BY_FUNCTION for function, steps in cost.by_function.items()
+    return (
+        fuel + cost.fuel > 0
+        and (not cost.ventures or -cost.abroad < now.abroad + spent // SHARE_ABROAD)
+        and all(now.by_function[function] + before < MOST_BY_FUNCTION for function, before in left.entered.items())
     )
 
 
@@ -408,6 +408,11 @@ def _left(
         log=log,
         imported=imported,
         cost=_since(before.cost, _cost(machine)),
+        entered={
+            function: spent - then
+            for function, spent in machine.budget.entered.items()
+            if spent >= (then := before.cost.by_function[function])
+        },
     )
 
 
@@ -533,6 +538,8 @@ def _again(machine: Machine, kept: _Kept) -> Value:
         functions = zip(kept.before.functions, _functions(machine), strict=True)
         machine.log.take(left.log, {then: now for then, now in functions if then is not now})
     machine.number(left.numbers.ids, left.numbers.visits)
+    budget = machine.budget
+    budget.entered.update({function: budget.by_function[function] + spent for function, spent in left.entered.items()})
     for name, cost in left.cost._asdict().items():
-        setattr(machine.budget, name, getattr(machine.budget, name) + cost)
+        setattr(budget, name, getattr(budget, name) + cost)
     return left.value

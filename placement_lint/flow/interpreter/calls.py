@@ -271,7 +271,7 @@ def reaches(machine: Machine, function: Function, arguments: Arguments) -> bool:
     within = len(machine.frames) <= MAX_CALL_DEPTH and machine.affords(function)
     if not within:
         machine.notes[Program].overlooks = True
-        if not machine.now[Calls].standalone and function.node not in machine.budget.by_function:
+        if not machine.now[Calls].standalone and function.node not in machine.budget.entered:
             machine.notes[Program].skips_code = True
     return within
 

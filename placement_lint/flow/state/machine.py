@@ -231,13 +231,8 @@ class Machine:
 
     def spend(self) -> None:
         """Count one step against the budget."""
-        budget = self.budget
-        budget.fuel -= 1
-        if self.is_abroad:
-            function = self.frame.function
-            budget.spend(function.node if function is not None else None, self.path.effort)
-        else:
-            budget.spent += 1
+        function = self.frame.function
+        self.budget.spend(function.node if function is not None else None, self.path.effort, self.is_abroad)
 
     @property
     def recollects(self) -> bool:
