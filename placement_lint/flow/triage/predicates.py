@@ -451,7 +451,15 @@ def _uses_dist(facts: Facts) -> bool:
 
 
 def _changes_environment(facts: Facts) -> bool:
-    return any(_attribute_of(facts, node) != "get" for node in facts.mentions("environ"))
+    return any(not _only_reads(facts, node) for node in facts.mentions("environ"))
+
+
+def _only_reads(facts: Facts, environ: ast.AST) -> bool:
+    """os.environ.get("X"), os.environ["X"], "X" in os.environ"""
+    around = facts.parents.get(environ)
+    if isinstance(around, ast.Attribute):
+        return around.attr == "get"
+    return isinstance(around, ast.Compare) or (isinstance(around, ast.Subscript) and isinstance(around.ctx, ast.Load))
 
 
 def _uses_optimizers(facts: Facts) -> bool:
