@@ -115,6 +115,7 @@ def test_no_finding_is_lost_where_nobody_calls_it(
         "def f():\n    layer = nn.Linear(3, 3)\n    return nn.ModuleList(2 * [layer])",
         "class M:\n    def __init__(self):\n        self.w = nn.Parameter(other.weight)",
         "class M:\n    def __init__(self):\n        self.w = nn.Parameter(torch.zeros(3)) * 2",
+        "def f(self, a):\n    if a: self.w = nn.Parameter(zeros(3))\n    self.w = nn.Parameter(zeros(2))",
         "class M:\n    def forward(self, x):\n        self.seen += 1",
         """
         class M:
@@ -202,6 +203,7 @@ def test_none_are_made_on_the_cpu(text: str) -> None:
         "def f(x, i): return nn.Sequential(x[g(i)] * 2)",
         "def f(n): return nn.Sequential(make([int(math.sqrt(n))] * 2))",
         "class M:\n    def __init__(self):\n        self.w = nn.Parameter(torch.zeros(3))",
+        "def f(self, a):\n    if a: self.w = nn.Parameter(zeros(3))\n    else: self.w = nn.Parameter(ones(3))",
         "class M:\n    def __init__(self):\n        self.seen = 0",
         "def f(x, y): return x.to(y.device, torch.float32)",
         "def f(x, n): return x.to(dtype=n).to(x.dtype)",

@@ -506,17 +506,37 @@ def _sets_gradient_flag(facts: Facts) -> bool:
 
 def _derives_parameters(facts: Facts) -> bool:
     """Whether a Parameter is made from existing data, another value is derived from it, or it is replaced."""
-    own = ((name_of(target), value) for target, value in facts.assigned if is_attribute_of_self(target))
-    set_to = [name for name, value in own if not (isinstance(value, ast.Constant) and value.value is None)]
+    own = [
+        target
+        for target, value in facts.assigned
+        if is_attribute_of_self(target) and not (isinstance(value, ast.Constant) and value.value is None)
+    ]
     for call in facts.calls("Parameter"):
         around = facts.parents[call]
         if isinstance(around, (ast.Attribute, ast.Subscript, ast.BinOp)) or not _is_new(call):
             return True
         while isinstance(around, ast.IfExp):
             around = facts.parents[around]
-        if isinstance(around, ast.Assign) and any(set_to.count(name_of(each)) > 1 for each in around.targets):
-            return True
+        for target in around.targets if isinstance(around, ast.Assign) else ():
+            others = (each for each in own if each is not target and name_of(each) == name_of(target))
+            if not all(_are_alternatives(facts, target, other) for other in others):
+                return True
     return False
+
+
+def _are_alternatives(facts: Facts, one: ast.AST, other: ast.AST) -> bool:
+    """Whether two nodes are in different branches of an ``if`` statement."""
+    inside = {around: node for node, around in _path_to(facts, one)}
+    node, around = next((node, around) for node, around in _path_to(facts, other) if around in inside)
+    return isinstance(around, ast.If) and (inside[around] in around.body) != (node in around.body)
+
+
+def _path_to(facts: Facts, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST | None]]:
+    """The node and the nodes around it, each with the one that is next to it; None is around all."""
+    around: ast.AST | None = node
+    while around is not None:
+        node, around = around, facts.parents.get(around)
+        yield node, around
 
 
 def _is_new(parameter: ast.Call) -> bool:
