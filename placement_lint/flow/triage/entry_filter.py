@@ -253,8 +253,8 @@ class Prospects:
         return self._wanted[name, sought]
 
     def _is_sought(self, known: Known, sought: Sought) -> bool:
-        """Whether the use of a definition may begin a finding."""
-        if sought(known.facts, known.is_module):
+        """Whether the use of a definition, with what it inherits, may begin a finding."""
+        if any(sought(facts, known.is_module) for facts in (known.facts, *known.bases)):
             return True
         return not known.is_class and self._uses_one_of_elsewhere(known.facts.words, sought)
 
