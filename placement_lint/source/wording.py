@@ -15,6 +15,11 @@ def source_text(source: str | cst.CSTNode) -> str:
     return source if isinstance(source, str) else _code(source)
 
 
+def on_one_line(source: str | cst.CSTNode) -> str:
+    """A node's source, however it is broken into lines."""
+    return " ".join(source_text(source).split())
+
+
 def quoted(label: str) -> str:
     """A name of the program in backquotes; words such as "the model", for things without a name, as they are."""
     return label if label.startswith("the ") else f"`{label}`"

@@ -116,6 +116,7 @@ from placement_lint.flow.models.ranks import Ranks
 from placement_lint.flow.state.containers import content, depends
 from placement_lint.flow.state.heap import ITEMS
 from placement_lint.flow.state.machine import Machine
+from placement_lint.source.wording import on_one_line
 
 # The libraries' files with tables of the calls that they model.
 _MODELS = (
@@ -507,7 +508,7 @@ def _save(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
                 async_copy.read(machine, written, node.args[0].value, node)
     if value is not None and len(node.args) > 1:
         file = arguments.get(1, "f")
-        state_dicts.save(machine, value, _file(machine, file, node.args[1].value), file or NONE, node)
+        state_dicts.save(machine, value, _file(file, node.args[1].value), file or NONE, node)
         checkpoints.saved(machine, value, arguments, node)
     return NONE
 
@@ -515,12 +516,12 @@ def _save(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
 def _load(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     if not node.args:
         return machine.fresh()
-    return checkpoints.load(machine, arguments, _file(machine, arguments.get(0, "f"), node.args[0].value), node)
+    return checkpoints.load(machine, arguments, _file(arguments.get(0, "f"), node.args[0].value), node)
 
 
-def _file(machine: Machine, value: Value | None, node: cst.BaseExpression) -> str:
+def _file(value: Value | None, node: cst.BaseExpression) -> str:
     """The key for a file: its constant name, or else the source text of the expression, on one line."""
-    return repr(value.value) if isinstance(value, Const) else " ".join(machine.text(node).split())
+    return repr(value.value) if isinstance(value, Const) else on_one_line(node)
 
 
 def _autograd(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
