@@ -32,7 +32,7 @@ from placement_lint.flow.domain.path_condition import (
     of,
 )
 from placement_lint.flow.domain.record import replace
-from placement_lint.flow.domain.values import Class, Symbol
+from placement_lint.flow.domain.values import Class, Value
 from placement_lint.flow.driver.analyse import Account, analyse
 from placement_lint.flow.events.schema import Event
 from placement_lint.flow.incremental.definition_memo import Outcomes
@@ -283,7 +283,7 @@ def _can_be_said(decisions: Collection[Answer]) -> bool:
     if len(decisions) == 1:
         return True
     # answers about the values of one option count as one
-    options: dict[object, frozenset[Symbol]] = {}
+    options: dict[object, frozenset[Value]] = {}
     for answer in decisions:
         about = answer if answer.question.rivals is None else answer.question.rivals
         options[about] = options.get(about, frozenset()) | switches(answer.question)

@@ -317,6 +317,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "made_once": {"kept": "once", "called_before": True},
     },
     "module-not-on-first-device": {
+        "word_of_command_line": {"place": "cuda:0"},
         "devices_of_trainer": "the module is in no DataParallel: no GPUs are named",
         "subclass": "this wrapper moves its module itself",
         "cpu_by_flag": "where the module is on the CPU, nothing wraps it",

@@ -256,12 +256,15 @@ def is_option(symbol: Symbol) -> bool:
     return isinstance(root, Symbol) and root.type == NAMESPACE
 
 
-def switches(question: Question) -> frozenset[Symbol]:
+def switches(question: Question) -> frozenset[Value]:
     """The options that alone decide a question, tested as a flag or compared with literals; otherwise empty.
 
-    A value computed from an option, or a part of it, is excluded: two questions about it may mean the same.
+    A value computed from an option, or a part of it, is excluded: two questions about it may mean the same. A word of
+    the command line, as in ``"--gpu" in sys.argv``, is an option.
     """
     parts = _compared(question)
+    if looks_into_command_line(question):
+        return frozenset(part for part in parts if isinstance(part, Const))
     options = frozenset(part for part in parts if _is_read_outright(part))
     return options if all(part in options or isinstance(part, Const) for part in parts) else frozenset()
 
@@ -294,6 +297,8 @@ _COMMAND_LINE = External("sys.argv")
 
 def preferred_answer(question: Question) -> bool | None:
     """The answer with all options at their defaults; None if it is unknown."""
+    if looks_into_command_line(question):
+        return False
     parts = _compared(question)
     known = [part.preferred if isinstance(part, Symbol) else part for part in parts]
     values = [part.value for part in known if isinstance(part, Const)]
