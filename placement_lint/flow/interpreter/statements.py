@@ -630,7 +630,7 @@ def _cases(machine: Machine, subject: Value, cases: list[cst.MatchCase], node: c
     if isinstance(first.pattern, cst.MatchValue):
         expected = expressions.evaluate(machine, first.pattern.value)
         text = f"{machine.text(node.subject)} == {machine.text(first.pattern.value)}"
-        question = machine.question(("Equal", subject, expected), ("equal", subject), text)
+        question = machine.equality(subject, expected, text)
         if isinstance(subject, Const) and isinstance(expected, Const):
             holds = ALWAYS if subject == expected else ALWAYS.negation
         else:

@@ -256,9 +256,7 @@ def named_away(machine: Machine, place: Place) -> Condition:
     option = _option(place)
     if option is None:
         return NEVER
-    # as the program asks it itself
-    subject, rivals = (cst.Equal.__name__, option, Const("cpu")), ("equal", option)
-    return answered(machine.question(subject, rivals, text=f'{option.text} == "cpu"'), False)
+    return answered(machine.equality(option, Const("cpu"), f'{option.text} == "cpu"'), False)
 
 
 def request(

@@ -96,9 +96,7 @@ def _with_default(machine: Machine, value: Value, node: cst.CSTNode) -> Value:
     """The value of an option: known where the option has its default."""
     if not isinstance(value, Symbol) or value.preferred is None or not isinstance(value.preferred.value, str):
         return value
-    # as the program asks it itself
-    subject, rivals = (cst.Equal.__name__, value, value.preferred), ("equal", value)
-    is_default = machine.question(subject, rivals, text=f'{value.text} == "{value.preferred.value}"')
+    is_default = machine.equality(value, value.preferred, f'{value.text} == "{value.preferred.value}"')
     listed = Fact(value.preferred.value, Note(node, "set here"))
     return Choice(((answered(is_default, True), listed), (answered(is_default, False), value)))
 

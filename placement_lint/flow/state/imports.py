@@ -361,7 +361,7 @@ def is_key(machine: Machine, key: Value, name: object, written: cst.CSTNode | No
     """Whether a computed key or name is this one; without words if the program has none for the key."""
     source = source_text(key.source) if isinstance(key, Symbol) else ""
     source = source or (source_text(written) if written is not None else "")
-    return machine.question(("Equal", key, Const(name)), ("equal", key), f"{source} == {name!r}" if source else "")
+    return machine.equality(key, Const(name), f"{source} == {name!r}" if source else "")
 
 
 # Past this many names of a module, it is not decided which of them is meant.

@@ -499,6 +499,10 @@ class Machine:
         known.ask_under(self.path.shared)
         return known
 
+    def equality(self, value: Value, other: Value, text: str) -> Question:
+        """Whether a value equals another one, such as a constant: then it equals no other."""
+        return self.question((cst.Equal.__name__, value, other), ("equal", value), text)
+
     def opaque(self, text: str | cst.CSTNode = "", usual: bool | None = None) -> Question:
         """A question equal to no other; ``usual`` is the answer that is assumed by default."""
         return blurred(self.store.depth) if are_too_many(self.is_abroad) else asked(source=text, usual=usual)
