@@ -2,7 +2,8 @@
 
 A value may have alternatives, and then a problem may hold under some of them only. It is reported if it holds on every
 path that reaches the statement, or under a simple condition: a kind of machine, and one decision of the program or two
-options of its command line. A more complex condition is as likely a gap of the analysis as a bug.
+options of its command line. If it takes more, it is reported as possible, under the part that chooses the values, or
+under the options that all its cases take. Any other complex condition is as likely a gap of the analysis as a bug.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ class _Charge:
     problem: Problem
     site: cst.CSTNode | None = None
     wrong: Condition = NEVER
+    # the part of ``wrong`` that chooses the values, whatever else leads to the statement
+    decided: Condition = NEVER
     reach: Condition = NEVER
     # how the program reaches the calls of the function in which it occurs; None if it may occur in others as well
     calls: set[Condition] | None = None
@@ -138,6 +141,50 @@ def _weighed(rule: Rule, charges: Sequence[_Charge], account: Account) -> Proble
     otherwise = _called_without(charges, account)
     here = otherwise if all(charge.calls is not None and charge.site is None for charge in charges) else NEVER
     wider = [replace(charge, reach=charge.reach | here) for charge in charges]
+    reached = reduce(or_, (charge.reach.machines for charge in charges)) | otherwise.machines
+    return _stated(rule, charges, wider, reached) or _possible(rule, charges, wider, reached)
+
+
+def _possible(rule: Rule, charges: Sequence[_Charge], wider: Sequence[_Charge], reached: int) -> Problem | None:
+    """The same by the options that choose the values, for a problem with a condition that is not simple to state."""
+    pairs = [
+        (replace(one, wrong=chosen), replace(all_, wrong=chosen))
+        for one, all_ in zip(charges, wider, strict=True)
+        if (chosen := _chosen(one)).possible
+    ]
+    found = _stated(rule, [one for one, _ in pairs], [all_ for _, all_ in pairs], reached)
+    if found is None:
+        found = next((problem for one, _ in pairs if (problem := _by_options(one)) is not None), None)
+    if found is None or (found.severity or rule.severity) is Severity.INFO:
+        return None
+    return replace(found, message=f"possible: {found.message}", severity=Severity.INFO, rewrite=None)
+
+
+def _chosen(charge: _Charge) -> Condition:
+    """The cases in which options alone choose the values of a problem."""
+    reach, chosen = charge.reach, charge.decided & machines(charge.wrong.machines)
+    # Otherwise it is not known what makes the difference, or the line may not be reached with these values.
+    if not (reach.certain and chosen.certain) or reach.excludes(chosen) or reach.implies(chosen):
+        return NEVER
+    given = _given(charge)
+    return any_of(of([cube]) for cube in chosen.cubes if _options_of(cube, given))
+
+
+def _by_options(charge: _Charge) -> Problem | None:
+    """A problem under the options that all its cases take; None if they share none."""
+    given, reach = _given(charge), charge.reach.machines
+    cubes = [cube for cube in charge.wrong.cubes if cube.machines & reach]
+    taken = [frozenset(_options_of(cube, given)) for cube in cubes]
+    shared = _without_implied(_without_rivals(frozenset.intersection(*taken))) if taken else []
+    if not shared:
+        return None
+    bits = reduce(or_, (cube.machines & reach for cube in cubes))
+    when = When(bits, MACHINES[bits] if bits != reach else "", _in_words(shared))
+    return replace(charge.problem, message=_sentence(charge.problem, when), when=when)
+
+
+def _stated(rule: Rule, charges: Sequence[_Charge], wider: Sequence[_Charge], reached: int) -> Problem | None:
+    """The most severe problem, under the widest condition that is simple to state."""
     said = [(one, ways) for one, all_ in zip(charges, wider, strict=True) if (ways := _sayable_among(one, all_))]
     gravest = max((_severity(rule, charge) for charge, _ in said), default=None)
     said = [(charge, ways) for charge, ways in said if _severity(rule, charge) is gravest]
@@ -148,7 +195,6 @@ def _weighed(rule: Rule, charges: Sequence[_Charge], account: Account) -> Proble
     if not shown:
         return None
     decision = min(shown, key=lambda decision: (bool(decision), -shown[decision].bit_count(), len(decision), decision))
-    reached = reduce(or_, (charge.reach.machines for charge in charges)) | otherwise.machines
     bits = shown[decision]
     when = When(bits, MACHINES[bits] if bits != reached else "", decision)
     widest, _ = max(said, key=lambda one: one[1].get(decision, 0).bit_count())
@@ -188,6 +234,7 @@ def _charges(rule: Rule, account: Account) -> Iterator[_Charge]:
             if charge.calls is not None:
                 charge.calls.add(event.scene.called_on)
             charge.wrong = charge.wrong | event.scene.when
+            charge.decided = charge.decided | event.scene.decided
             charge.reach = charge.reach | event.scene.reach_of(problem.node)
     yield from charges.values()
 
@@ -227,13 +274,19 @@ def _sayable(charge: _Charge, by_options: bool = False) -> dict[str, int]:
     certain = [bits for bits in _KINDS if (reach & machines(bits)).implies(relaxed)]
     if shown := reduce(or_, certain, 0) & reach.machines:
         return {"": shown}
-    given = frozenset.intersection(*(known.answers for known in reach.cubes)) if reach.cubes else frozenset()
+    given = _given(charge)
     ways: dict[str, int] = {}
     for cube in wrong.cubes:
         decision, shown = _decision(cube, given, charge, by_options), cube.machines & reach.machines
         if decision is not None and shown:
             ways[decision] = ways.get(decision, 0) | shown
     return ways
+
+
+def _given(charge: _Charge) -> frozenset[Answer]:
+    """The answers without which the program does not reach the statement."""
+    cubes = charge.reach.cubes
+    return frozenset.intersection(*(known.answers for known in cubes)) if cubes else frozenset()
 
 
 def _relaxed(cube: Cube) -> Cube:
@@ -247,10 +300,7 @@ def _decision(cube: Cube, given: Collection[Answer], charge: _Charge, by_options
     One decision of the program, or two that its user makes by options. If there are more, the answers that options give
     by default are dropped. ``by_options`` for only those of the decisions that its user makes.
     """
-    silent = [answer for answer in cube.answers if _goes_without_saying(answer)]
-    settled = {answer.question.rivals for answer in silent if answer.given} - {None}
-    unsaid = {*given, *silent, *(answer for answer in cube.answers if answer.question.rivals in settled)}
-    open_ = [answer for answer in cube.answers if answer not in unsaid]
+    open_ = _open(cube, given)
     free = [answer for answer in open_ if not is_precondition(cube, answer)]
     if not free:
         return ""
@@ -263,8 +313,27 @@ def _decision(cube: Cube, given: Collection[Answer], charge: _Charge, by_options
         return None
     if any(_is_left_over(answer, open_) for answer in decisions):
         return None
-    decisions = sorted(decisions, key=lambda answer: answer.question.number)
-    return f"when {' and '.join(answer.words for answer in decisions)}"
+    return _in_words(decisions)
+
+
+def _open(cube: Cube, given: Collection[Answer]) -> list[Answer]:
+    """The answers of a case that are to be said."""
+    silent = [answer for answer in cube.answers if _goes_without_saying(answer)]
+    settled = {answer.question.rivals for answer in silent if answer.given} - {None}
+    unsaid = {*given, *silent, *(answer for answer in cube.answers if answer.question.rivals in settled)}
+    return [answer for answer in cube.answers if answer not in unsaid]
+
+
+def _options_of(cube: Cube, given: Collection[Answer]) -> list[Answer]:
+    """The options that a case takes; none if it takes other decisions as well."""
+    free = [answer for answer in _open(cube, given) if not is_precondition(cube, answer)]
+    odd = any(_chooses_cpu_despite(answer, cube) for answer in free)
+    return [] if odd or not all(_can_be_said([one]) and _is_of_user(one) for one in free) else free
+
+
+def _in_words(decisions: Collection[Answer]) -> str:
+    ordered = sorted(decisions, key=lambda answer: answer.question.number)
+    return f"when {' and '.join(answer.words for answer in ordered)}"
 
 
 # Each kind of machine.
@@ -324,7 +393,7 @@ def _without_implied(decisions: list[Answer]) -> list[Answer]:
     return [one for one in decisions if not any(question.follows(one) for question in asked)]
 
 
-def _without_rivals(decisions: list[Answer]) -> list[Answer]:
+def _without_rivals(decisions: Collection[Answer]) -> list[Answer]:
     """Of the questions that exclude each other, the one answered yes, or all if all are answered no."""
     winners = {answer.question.rivals for answer in decisions if answer.given}
     kept: dict[object, Answer] = {}

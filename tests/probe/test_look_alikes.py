@@ -98,6 +98,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "device-choice-ignored": {
         "lightning_part": {"choice": "cuda"},
         "chosen_by_other_function": "nothing shows that both run in one program",
+        "loaded_by_option": "it uses CUDA only where it is available",
         "exactly_one_of_them": "the program chooses no device",
         "by_name": "no name leads to what asks for CUDA: it needs arguments, or is private",
         "device_tested_after_request": {"choice": "cuda"},
@@ -292,6 +293,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "set_elsewhere": {"set_device": True},
     },
     "module-attribute-on-unwrapped": {
+        "many_choices": REPAIRED,
         "after_either_data_set": REPAIRED,
         "one_of_ten": REPAIRED,
         "asks_for_group": {"wrapper": "DataParallel"},
@@ -424,6 +426,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "operand-not-moved": {
         "unittest_set_up": {"stray": "cuda"},
+        "three_switches": REPAIRED,
         "environment_by_option": "whether the variable is set from outside is unknown",
         "list_of_two_lengths": {"stray": "cuda"},
         "activation_added": "no layer has parameters",

@@ -48,6 +48,8 @@ class Scene:
     entered: tuple[Condition, ...] = ()
     # the name of that class or function, and that of its method
     entry: tuple[cst.CSTNode, ...] = ()
+    # the part of ``when`` that chooses these values, as far as it is known
+    decided: Condition = ALWAYS
 
     @property
     def called_on(self) -> Condition:

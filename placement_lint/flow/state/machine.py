@@ -94,13 +94,22 @@ Summary = Callable[["Machine", Many[tuple[Condition, Value]]], "Value | None"]
 
 @dataclass
 class Exit:
-    """One exit from a scope: the path that led there, the cells it wrote, and the value it carries."""
+    """One exit from a scope: the path that led there, the cells it wrote, and the value it carries.
+
+    ``guard`` is what the path adds to that at the fork, if that is all that it adds.
+    """
 
     path: Condition
     reach: Condition
     tested: Condition
     changes: Delta
     value: Value
+    guard: Condition | None = None
+
+    def since(self, fork: Condition) -> Condition:
+        """What the path adds to that at the fork: both together may have too many cases to be certain."""
+        added = self.path.given(fork)
+        return added if added.certain or self.guard is None else self.guard
 
 
 @dataclass
@@ -568,7 +577,8 @@ class Machine:
             if not self.dead:
                 # Where the branch only ends the program, or goes on, its effects are those of all that goes on.
                 left_by = inside if survived and self._ways_out == left else self.path
-                exits.append(Exit(left_by, self.reach, self.tested, self.store.changes(depth), value))
+                changes, alone = self.store.changes(depth), guard if left_by is inside else None
+                exits.append(Exit(left_by, self.reach, self.tested, changes, value, alone))
             # Other conditions that a branch survives are not added: they would complicate the path of all later code.
             whole = whole and not self.dead and (self.path is inside or survived)
             self.store.roll_back()
@@ -662,7 +672,7 @@ class Machine:
         values, cells = [exit.value for exit in exits], reduce(or_, (exit.changes for exit in exits))
         if not cells and (settled := joins.settled(self, values)) is not None:
             return settled
-        guards = cache(lambda: [exit.path.given(base_path) for exit in exits])
+        guards = cache(lambda: [exit.since(base_path) for exit in exits])
         # What was made on one of the paths comes first: the other cells are joined by what is in it.
         made = [cell for cell in cells if newest is not None and cell[0] > newest and cell[0] in self.namespaces.own]
         for cell in made:
@@ -807,9 +817,12 @@ class Machine:
         """
         if self.frames[0].id != self.module_frame or (event.raises and self.falls_back(*event.raises)):
             return
-        when = survived(event.scene.when)
+        scene, when = event.scene, survived(event.scene.when)
+        # An event under another condition than the path knows better what it depends on.
+        decided = self.decided if scene.when is self.path else ALWAYS
         if when.possible:
-            scene = event.scene if when is event.scene.when else replace(event.scene, when=when)
+            if when is not scene.when or decided is not scene.decided:
+                scene = replace(scene, when=when, decided=decided)
             self.notes[Program].events.append(event if scene is event.scene else replace(event, scene=scene))
 
     @contextmanager
