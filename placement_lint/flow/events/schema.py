@@ -46,7 +46,7 @@ class Scene:
     function: cst.CSTNode | None = None
     # how the program reaches each of the calls
     entered: tuple[Condition, ...] = ()
-    # the name of that class or function, and that of its method
+    # the name of the class or function that is analysed by itself, and that of its method
     entry: tuple[cst.CSTNode, ...] = ()
     # the part of ``when`` that chooses these values, as far as it is known
     decided: Condition = ALWAYS
