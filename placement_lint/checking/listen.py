@@ -76,6 +76,8 @@ class _Charge:
     reach: Condition = NEVER
     # how the program reaches the calls of the function in which it occurs; None if it may occur in others as well
     calls: set[Condition] | None = None
+    # the problems that say different things, each with its part of ``wrong``
+    parts: dict[str, tuple[Problem, Condition]] = field(default_factory=dict)
 
 
 def problems_in(
@@ -198,7 +200,15 @@ def _stated(rule: Rule, charges: Sequence[_Charge], wider: Sequence[_Charge], re
     bits = shown[decision]
     when = When(bits, MACHINES[bits] if bits != reached else "", decision)
     widest, _ = max(said, key=lambda one: one[1].get(decision, 0).bit_count())
-    return replace(widest.problem, message=_sentence(widest.problem, when), when=when)
+    problem = _problem_under(decision, widest)
+    return replace(problem, message=_sentence(problem, when), when=when)
+
+
+def _problem_under(decision: str, charge: _Charge) -> Problem:
+    """The problem that occurs under a decision, of those at one place."""
+    parts = charge.parts.values()
+    occurring = (problem for problem, part in parts if decision in _sayable(replace(charge, wrong=part)))
+    return next(occurring, charge.problem) if len(parts) > 1 else charge.problem
 
 
 def _called_without(charges: Sequence[_Charge], account: Account) -> Condition:
@@ -234,6 +244,8 @@ def _charges(rule: Rule, account: Account) -> Iterator[_Charge]:
             if charge.calls is not None:
                 charge.calls.add(event.scene.called_on)
             charge.wrong = charge.wrong | event.scene.when
+            first, part = charge.parts.get(problem.message, (located, NEVER))
+            charge.parts[problem.message] = (first, part | event.scene.when)
             charge.decided = charge.decided | event.scene.decided
             charge.reach = charge.reach | event.scene.reach_of(problem.node)
     yield from charges.values()

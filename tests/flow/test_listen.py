@@ -13,6 +13,7 @@ from placement_lint.checking.listen import problems_in
 from placement_lint.finding import Severity, When
 from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU
 from placement_lint.flow.events.schema import DevicesMixed
+from placement_lint.registry import find_rule
 from placement_lint.rule import Page, Problem, Rule
 
 PROGRAM = cst.parse_module("import torch\nx = torch.ones(3) + torch.ones(3).cuda()\n")
@@ -81,3 +82,30 @@ ASKED = "if torch.cuda.is_available():\n    Net().cuda()(torch.randn(8, 4).cuda(
 def test_the_machines_of_all_visits_count(program: str, machines: int, words: str) -> None:
     hearing = problems_in(cst.parse_module(MODEL + program), (SOUND,))
     assert [problem.when for _, problem in hearing.problems] == [When(machines, words)]
+
+
+EITHER_LEFT_BEHIND = """
+import argparse
+
+import torch
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--many", action="store_true")
+parser.add_argument("--slow", action="store_true")
+args = parser.parse_args()
+
+net, x = nn.Linear(4, 2), torch.randn(3, 4)
+if args.many:
+    net = net.cuda()
+if not args.slow:
+    x = x.cuda()
+net(x)
+"""
+
+
+def test_what_is_said_is_what_occurs_under_the_condition() -> None:
+    rule = find_rule("DPL503")
+    ((_, problem),) = problems_in(cst.parse_module(EITHER_LEFT_BEHIND), (rule,)).problems
+    assert problem.message.startswith("`x` is on the CPU but the parameters of `net` are on cuda:0: `net` raises")
+    assert "when `args.many` is true and `args.slow` is true" in problem.message
