@@ -26,13 +26,16 @@ def replica_facts(scene: Scene) -> dict[str, object]:
 def mixed_facts(event: DevicesMixed) -> dict[str, object]:
     """The operation with operands on different devices, their devices, and the kind of model."""
     whole = event.home if event.home.whole else event.stray
+    stray, home = place_fact(event.stray.tensor.place), place_fact(event.home.tensor.place)
     return {
         "operation": _operation(event),
         "layer": whole.layer.rpartition(".")[2],
-        "stray": place_fact(event.stray.tensor.place),
-        "home": place_fact(event.home.tensor.place),
+        # What is kept where an argument was is left behind there, perhaps on the CPU.
+        "stray": "cpu" if stray == home else stray,
+        "home": home,
         "module": "stray" if event.stray.whole else "home",
-        "scalar": event.stray.tensor.scalar is True,
+        # One without dimensions meets any other, but nothing is written into it.
+        "scalar": event.stray.tensor.scalar is True and not event.stray.output,
         "wrapper": "DataParallel" if event.scene.replica else "",
         **replica_facts(event.scene),
     }
