@@ -142,7 +142,7 @@ NO_CUDA = (
     Raises("AssertionError", "not compiled with CUDA enabled"),
     Raises("TypeError", "not available"),
 )
-# What is said of the CPU where only a GPU is accepted, and of its number.
+# What PyTorch says when it gets the CPU, or a negative number, instead of a GPU.
 NO_CPU = (Raises("RuntimeError", "must be cuda device"), Raises("RuntimeError", "Device index must not be negative"))
 
 EXPERIMENT = Experiment(
