@@ -83,7 +83,8 @@ def flagged(facts: Facts) -> None:
     from placement_lint.probe.bench import Model, rows
 
     model = Model() if facts["parameters"] else nn.ReLU()
-    nn.DataParallel(model.to(facts["place"]), device_ids=facts["device_ids"])(rows(facts))
+    # Moved last: with a single id, the constructor moves the model itself.
+    nn.DataParallel(model, device_ids=facts["device_ids"]).to(facts["place"])(rows(facts))
 
 
 def control(facts: Facts) -> None:

@@ -83,7 +83,12 @@ def check(event: MoveDiscarded) -> Iterator[Problem]:
 
 
 def _source(event: MoveDiscarded) -> str:
-    """The place of the tensor; if that may be the target, for all that is known, the kind of device that is not."""
+    """The place of the tensor; if that may be the target, for all that is known, the kind of device that is not.
+
+    Only a tensor on the CPU can be pinned (aten/src/ATen/native/Memory.cpp, `_pin_memory`).
+    """
+    if event.method == "pin_memory":
+        return "cpu"
     target = place_fact(event.target)
     if isinstance(event.tensor.place, Device) and (place := place_fact(event.tensor.place)) != target:
         return place
