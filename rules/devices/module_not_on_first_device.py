@@ -63,7 +63,7 @@ def check(event: FirstDeviceMissed) -> Iterator[Problem]:
         f"{event.first}: the first call raises",
         (*([event.placed] if event.placed else []), event.called),
         advice=f"call `{event.wrapper}.to({str(event.first)!r})` first",
-        facts={"place": place_fact(event.place), "device_ids": _ids(event)},
+        facts={"place": place_fact(event.place), "device_ids": _ids(event), **_order(event)},
         replay=Replay(
             repairs=(appended(event.node, f"to('{place_fact(event.first)}')"),),
             instead=moved_before(event.called, f"'{place_fact(event.first)}'"),
@@ -77,14 +77,21 @@ def _ids(event: FirstDeviceMissed) -> tuple[object, ...]:
     return event.ids or (index, 0 if index else 1)
 
 
+def _order(event: FirstDeviceMissed) -> dict[str, object]:
+    """With a single id the constructor moves the module, so it was moved after that, or wrapped by `data_parallel`."""
+    return {"moved_last": True} if len(event.ids) == 1 else {}
+
+
 def flagged(facts: Facts) -> None:
     from torch import nn
 
     from placement_lint.probe.bench import Model, rows
 
     model = Model() if facts["parameters"] else nn.ReLU()
-    # Moved last: with a single id, the constructor moves the model itself.
-    nn.DataParallel(model, device_ids=facts["device_ids"]).to(facts["place"])(rows(facts))
+    wrapped = nn.DataParallel(model.to(facts["place"]), device_ids=facts["device_ids"])
+    if facts["moved_last"]:
+        wrapped.to(facts["place"])
+    wrapped(rows(facts))
 
 
 def control(facts: Facts) -> None:
@@ -98,7 +105,7 @@ EXPERIMENT = Experiment(
     flagged=flagged,
     control=control,
     symptoms=(Raises("RuntimeError", "module must have its parameters and buffers on device"),),
-    facts={"place": "cpu", "device_ids": [0, 1], "parameters": True},
+    facts={"place": "cpu", "device_ids": [0, 1], "moved_last": False, "parameters": True},
     gpus=2,
     one_gpu={"device_ids": [0, 0]},
     harmless_on=1,
