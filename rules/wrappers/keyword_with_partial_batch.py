@@ -13,7 +13,8 @@ from placement_lint.rule import Page, Problem, Replay, Rule
 PAGE = Page(
     what="""\
 Reports a call of a `DataParallel` model with a positional batch, keyword arguments without a tensor among them, and
-too few rows for a chunk on each GPU: `model(image.unsqueeze(0), scale=2.0)`.
+too few rows for a chunk on each GPU: `model(image.unsqueeze(0), scale=2.0)`. Where the batch comes from a `DataLoader`
+without `drop_last=True` and the size of its data is unknown, the last batch may be so small: a warning.
 """,
     why="""\
 Positional and keyword arguments are scattered separately (torch/nn/parallel/scatter_gather.py, `scatter_kwargs`).
@@ -55,7 +56,9 @@ print(model(x=sample.unsqueeze(0), scale=2.0))
     silent="""\
 - All arguments by keyword, or all by position: then there are as many replicas as chunks.
 - A keyword argument that is a tensor, or may be one; `**kwargs`.
-- The number of rows is unknown, or is enough for each listed id; without a list, two rows or more.
+- The number of rows is enough for each listed id; without a list, two rows or more.
+- The number of rows is unknown: of a batch from no loader, from one with `drop_last=True`, `batch_sampler` or unknown
+  arguments, and of data sets of torchvision whose size is fixed, such as CIFAR10.
 - The positional argument has a default in `forward`, or `forward` is unknown or decorated.
 - A single device id, `dim=` other than 0, and a TypeError that is caught.
 """,
@@ -66,16 +69,23 @@ Pass the batch by keyword as well, `model(x=x, scale=2.0)`, or all by position. 
 
 
 def check(event: KeywordAlone) -> Iterator[Problem]:
-    rows = (f"{event.rows} rows" if event.rows > 1 else "1 row") + (" in the last batch" if event.last else "")
     yield Problem(
         event.node,
-        f"`{event.label}` has {rows}, not enough for all replicas, but every replica gets "
+        f"`{event.label}` {_too_few(event)}, but every replica gets "
         f"`{event.keyword}`: a replica without rows is called with keywords alone and raises TypeError",
         advice="pass all arguments by keyword, or all by position",
         rewrite=unsafe("pass all by keyword", by_keyword(event.node, event.names)),
-        facts={"rows": event.rows, **({"device_ids": event.ids} if len(event.ids) > 1 else {})},
+        severity=None if event.rows else Severity.WARNING,
+        facts={"rows": event.rows or 1, **({"device_ids": event.ids} if len(event.ids) > 1 else {})},
         replay=Replay(right=not event.last),
     )
+
+
+def _too_few(event: KeywordAlone) -> str:
+    if not event.rows:
+        return "may have too few rows for all replicas in the last batch of its loader"
+    count = f"{event.rows} rows" if event.rows > 1 else "1 row"
+    return f"has {count}{' in the last batch' if event.last else ''}, not enough for all replicas"
 
 
 def flagged(facts: Facts) -> str:

@@ -96,6 +96,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "updated_outside": REPAIRED,
     },
     "device-choice-ignored": {
+        "how_many_replicas": "the program chooses no device",
         "lightning_part": {"choice": "cuda"},
         "chosen_by_other_function": "nothing shows that both run in one program",
         "loaded_by_option": "it uses CUDA only where it is available",
@@ -242,6 +243,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "keyword-with-partial-batch": {
         "all_by_keyword": REPAIRED,
+        "rest_left_out": "each replica gets rows",
         "mask_unless_full": {"tensor": True},
         "all_by_position": "it has no keyword argument",
         "any_arguments": "its forward does without",
@@ -335,6 +337,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unknown_ids": {"device_ids": [0]},
     },
     "move-on-non-movable": {
+        "rebound_by_other_methods": {"kind": "tensor"},
         "unknown_key": REPAIRED,
         "rest_of_batch": {"kind": "tensor"},
         "list_becomes_tensor": REPAIRED,
@@ -425,6 +428,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "python_values": {"reader": "tolist()"},
     },
     "operand-not-moved": {
+        "moved_by_other_methods": {"stray": "cuda"},
         "unittest_set_up": {"stray": "cuda"},
         "three_switches": REPAIRED,
         "environment_by_option": "whether the variable is set from outside is unknown",

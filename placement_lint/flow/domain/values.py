@@ -43,6 +43,10 @@ class Const:
         return hash((type(self.value), self.value))
 
 
+# The rows of a loader's last batch if the size of its data is unknown: at least one.
+REST = 0
+
+
 @record(frozen=True)
 class Symbol:
     """A value that is unknown but equal to itself: an argument, ``args.device``, the result of an unanalysed call."""
@@ -337,7 +341,7 @@ class Tensor:
     entered: cst.CSTNode | None = field(default=None, compare=False)
     # a lower bound of its number of dimensions, if that is more than one
     dims: int = 0
-    # the possible numbers of rows, if known: for a loader's batches, those of the full ones and of the last
+    # the possible numbers of rows, if known: for a loader's batches, those of the full ones and of the last, or REST
     rows: frozenset[int] = frozenset()
     # the program has its rows as a literal; it is a loader's batch, or was computed from one row by row
     literal: bool = False

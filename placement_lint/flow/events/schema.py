@@ -418,11 +418,12 @@ class NotBatched(Event):
 class KeywordAlone(Event):
     """A DataParallel call whose keyword arguments make replicas for which there are no rows. ``node`` is the call.
 
-    ``keyword`` is one of the keyword arguments, which are not tensors; ``label`` is a batch of ``rows`` rows, if it is
-    the ``last`` of a loader. ``names`` are the names of the forward's positional parameters.
+    ``keyword`` is one of the keyword arguments, which are not tensors; ``label`` is a batch of ``rows`` rows, which may
+    be the ``last`` of a loader. ``names`` are the names of the forward's positional parameters.
     """
 
     label: str
+    # zero if it is the last batch of unknown data
     rows: int
     last: bool
     keyword: str

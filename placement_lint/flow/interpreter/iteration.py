@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import libcst as cst
 
 from placement_lint.flow.domain.arguments import Arguments
@@ -139,9 +141,11 @@ def _batch(machine: Machine, loader: Object, node: cst.CSTNode) -> Value:
     collate = machine.read(loader.id, COLLATE)
     sample = machine.lift(lambda option: _sample(machine, option, node), dataset)
     rows = machine.read(loader.id, ROWS)
-    if collate is not None:
-        return _collated_by(machine, collate, sample, node)
     sizes = rows.value if isinstance(rows, Const) and isinstance(rows.value, frozenset) else frozenset()
+    if collate is not None:
+        batch = _collated_by(machine, collate, sample, node)
+        counted = partial(replace, rows=sizes)
+        return machine.lift(lambda option: loaders.with_tensors(machine, option, counted, node), batch)
     return machine.lift(lambda option: _collated(machine, option, node, sizes), sample)
 
 

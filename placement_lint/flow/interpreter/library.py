@@ -171,7 +171,7 @@ def call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
     if PLACING_FRAMEWORKS.fullmatch(name):
         machine.notes[Ranks].pinned = True
     if (module := name.partition(".")[0]) in _HARMLESS:
-        kind = torchvision.KEEPERS.get(name) or FUNCTION_TYPES.get(name) or FUNCTION_TYPES.get(module, "")
+        kind = torchvision.TYPES.get(name) or FUNCTION_TYPES.get(name) or FUNCTION_TYPES.get(module, "")
         return machine.fresh(f"{name}()", kind)
     return calling.foreign(machine, arguments, node)
 

@@ -18,7 +18,9 @@ from placement_lint.flow.domain.path_condition import ALWAYS
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     CPU,
+    FALSE,
     NONE,
+    REST,
     TRUE,
     Class,
     Comparison,
@@ -38,7 +40,7 @@ from placement_lint.flow.domain.values import (
     describe,
 )
 from placement_lint.flow.events.schema import CudaInWorker, LoaderMisplaced, SamplerMisused, Scene
-from placement_lint.flow.models import graphs, wrappers
+from placement_lint.flow.models import graphs, torchvision, wrappers
 from placement_lint.flow.models.gradients import NoGrad
 from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state.containers import content
@@ -115,13 +117,14 @@ def _batch_sizes(machine: Machine, arguments: Arguments) -> frozenset[int]:
     size, dataset = arguments.get(1, "batch_size"), arguments.get(0, "dataset")
     stored = machine.read(dataset.id, TENSORS) if isinstance(dataset, Object) else None
     first = stored.items[0] if isinstance(stored, Sequence) and stored.items else None
-    if not isinstance(size, Const) or type(size.value) is not int or size.value < 1:
-        return frozenset()
-    if not isinstance(first, Tensor):
-        return frozenset()
-    last = {rows % size.value for rows in first.rows} - {0}
-    dropped = arguments.get(8, "drop_last") == Const(True)
-    return frozenset({size.value}) | (frozenset() if dropped else last) if first.rows else frozenset()
+    drops = arguments.get(8, "drop_last") or FALSE
+    if isinstance(first, Tensor) and first.rows - {REST}:
+        if not isinstance(size, Const) or type(size.value) is not int or size.value < 1:
+            return frozenset()
+        last = {rows % size.value for rows in first.rows} - {0}
+        return frozenset({size.value}) | (frozenset() if drops == TRUE else last)
+    by_itself = arguments.spread or arguments.get(4, "batch_sampler") not in (None, NONE)
+    return frozenset() if by_itself or drops != FALSE or torchvision.has_fixed_size(dataset) else frozenset({REST})
 
 
 def tensor_dataset(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -174,15 +177,19 @@ def delivered(machine: Machine, loader: Object, batch: Value, node: cst.CSTNode)
                 return machine.fresh()
             return tensor.at(place, Note(node, f"the loader moves its batches to {describe(place)}"))
 
-        moved = wrappers.map_tensors(machine, batch, there, lambda symbol: symbol)
-        if isinstance(batch, Object) and isinstance(moved, Mapping):
-            # of the same class, which may have a `to` of its own
-            made = machine.new_object(Kind.DICT, batch.cls, node)
-            machine.write(made.id, MAPPING, moved)
-            return made
-        return wrappers.thawed(machine, moved, node)
+        return with_tensors(machine, batch, there, node)
 
     return machine.lift(put, target, batch)
+
+
+def with_tensors(machine: Machine, batch: Value, change: Callable[[Tensor], Value], node: cst.CSTNode) -> Value:
+    """A batch of the same class, which may have a `to` of its own, with other tensors."""
+    changed = wrappers.map_tensors(machine, batch, change, lambda symbol: symbol)
+    if isinstance(batch, Object) and isinstance(changed, Mapping):
+        made = machine.new_object(Kind.DICT, batch.cls, node)
+        machine.write(made.id, MAPPING, changed)
+        return made
+    return wrappers.thawed(machine, changed, node)
 
 
 # --- samplers ------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from placement_lint.flow.domain.path_condition import ALWAYS, MANY_GPUS, ONE_GPU
 from placement_lint.flow.domain.values import (
     FALSE,
     NONE,
+    REST,
     TRUE,
     Class,
     Const,
@@ -170,21 +171,26 @@ def check_arguments(machine: Machine, arguments: Arguments, dim: int | None, nod
     tensors = [value for value, _, _ in given if isinstance(value, Tensor)]
     for value, source, keyword in given:
         others = [other for other in tensors if other is not value]
-        if isinstance(value, Tensor) and len(value.rows) == 1 and _is_no_batch(value, others):
-            (rows,) = value.rows
-            batch = max((max(other.rows) for other in others if other.rows), default=None)
+        if isinstance(value, Tensor) and len(_counted(value)) == 1 and _is_no_batch(value, others):
+            (rows,) = _counted(value)
+            batch = max((max(_counted(other)) for other in others if _counted(other)), default=None)
             label = machine.text(source)
             machine.emit(NotBatched(source, machine.scene, node, label, rows, batch, keyword, value.history))
 
 
 def _is_no_batch(tensor: Tensor, others: list[Tensor]) -> bool:
     """Whether another argument has the batch's rows, and this one certainly has fewer, or always the same."""
-    (rows,) = tensor.rows
+    (rows,) = _counted(tensor)
     if tensor.loaded:
         return False
-    if any(rows not in other.rows if other.rows else rows == 1 or tensor.literal for other in others if other.loaded):
+    counts = [(_counted(other), other.loaded) for other in others]
+    if any(rows not in known if known else rows == 1 or tensor.literal for known, loaded in counts if loaded):
         return True
-    return any(other.rows and rows < min(other.rows) for other in others)
+    return any(known and rows < min(known) for known, _ in counts)
+
+
+def _counted(tensor: Tensor) -> frozenset[int]:
+    return tensor.rows - {REST}
 
 
 def check_keywords(
@@ -203,9 +209,9 @@ def check_keywords(
 
     def check(value: Value, source: cst.BaseExpression) -> Value:
         if isinstance(value, Tensor) and (few := [rows for rows in value.rows if _leaves_out(rows, ids)]):
-            label = machine.text(source)
-            at_last = len(value.rows) > 1
-            machine.emit(KeywordAlone(node, machine.scene, label, min(few), at_last, keyword, names, ids))
+            label, rows = machine.text(source), max(few)
+            at_last = rows == REST or len(value.rows) > 1
+            machine.emit(KeywordAlone(node, machine.scene, label, rows, at_last, keyword, names, ids))
         return NONE
 
     with machine.assuming(copied):
@@ -242,7 +248,7 @@ def _is_no_tensor(value: Value) -> bool:
 def _leaves_out(rows: int, ids: tuple[object, ...]) -> bool:
     """Whether ``torch.chunk`` makes fewer chunks of this many rows than there are replicas: two of them, or more."""
     replicas = max(len(ids), 2)
-    return -(-rows // -(-rows // replicas)) < replicas
+    return rows == REST or -(-rows // -(-rows // replicas)) < replicas
 
 
 def _given(arguments: Arguments, node: cst.Call) -> Iterator[tuple[Value, cst.BaseExpression, bool]]:

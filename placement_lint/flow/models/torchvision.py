@@ -38,7 +38,16 @@ _COMPOSERS = {f"{module}.Compose" for module in _MODULES}
 _MAKING_NAMES = {f"{module}.{name}" for module in _FUNCTIONS for name in _MAKING_FUNCTIONS}
 # These are modules as well, and may be a part of one: what stands for one is not known but for this type.
 KEEPING = "torchvision.transforms.Transform"
-KEEPERS = {f"{module}.{name}": KEEPING for module in _MODULES for name in _KEEPING}
+_KEEPERS = {f"{module}.{name}": KEEPING for module in _MODULES for name in _KEEPING}
+# Data sets that are the same for everyone, while those of folders are the user's.
+_FIXED = "torchvision.datasets.VisionDataset"
+_DATASETS = (
+    "CIFAR10", "CIFAR100", "EMNIST", "FashionMNIST", "KMNIST", "LSUN", "MNIST", "Omniglot", "QMNIST", "STL10", "SVHN",
+    "USPS", "CelebA", "Cityscapes", "CocoCaptions", "CocoDetection", "ImageNet", "Places365", "SBDataset",
+    "VOCDetection", "VOCSegmentation",
+)  # fmt: skip
+# The types of what these classes make, of which nothing else is known.
+TYPES = {**_KEEPERS, **{f"torchvision.datasets.{name}": _FIXED for name in _DATASETS}}
 
 
 def maker(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -92,6 +101,10 @@ def kept(machine: Machine, value: Value, node: cst.Call) -> Value:
     return machine.lift(
         lambda option: operations.derive(option, "a transform", node) if isinstance(option, Tensor) else option, value
     )
+
+
+def has_fixed_size(dataset: Value | None) -> bool:
+    return isinstance(dataset, Symbol) and dataset.type == _FIXED
 
 
 CALLS: Handlers = {
