@@ -511,6 +511,8 @@ def _none_of(flags: Condition) -> Condition:
 _WORDS_FOR_CUDA = ("cuda", "gpu", "device", "accel")
 # That no index is given often means all the GPUs; sizes are the same wherever ``labels_cuda`` is.
 _OF_ELSE = frozenset({"None", "size", "shape"})
+# Parts of names for numbers of GPUs.
+_OF_COUNTS = frozenset({"n", "num", "number", "count", "ngpu", "ngpus", "gpus", "devices"})
 # Calls that leave what they are given the flag that it is.
 _LEAVE_FLAG = frozenset({"bool", "int", "len", "str", "getattr", "get", "getenv", "lower", "strip"})
 
@@ -549,19 +551,24 @@ def _words(test: cst.CSTNode) -> Iterator[str]:
 
 
 def _counts(test: cst.CSTNode) -> bool:
-    """Whether it is ``len(gpus) > 1`` or ``len(gpus) == 1``: that says how many there are, and not if there are any."""
+    """Whether it is ``len(gpus) > 1`` or ``n_gpu == 1``: that says how many there are, and not if there are any."""
     comparison = last_comparison(test)
     last = comparison.comparisons[-1] if comparison is not None else None
-    if comparison is None or last is None:
+    if comparison is None or last is None or not isinstance(last.comparator, cst.Integer):
         return False
     if isinstance(last.operator, (cst.GreaterThan, cst.LessThanEqual)):
-        return is_literal(last.comparator, 1)
+        return not is_literal(last.comparator, 0)
     if isinstance(last.operator, (cst.GreaterThanEqual, cst.LessThan)):
-        return is_literal(last.comparator, 2)
-    # ``--cuda 1`` is a flag
-    counted = isinstance(comparison.left, cst.Call) and last_name(comparison.left.func) in ("len", "device_count")
+        return not is_literal(last.comparator, 0, 1)
     same = isinstance(last.operator, (cst.Equal, cst.NotEqual))
-    return counted and same and isinstance(last.comparator, cst.Integer) and not is_literal(last.comparator, 0)
+    return same and not is_literal(last.comparator, 0) and _is_count(comparison.left)
+
+
+def _is_count(expression: cst.BaseExpression) -> bool:
+    """Whether it is a number of GPUs: ``--cuda 1`` is a flag."""
+    if isinstance(expression, cst.Call):
+        return last_name(expression.func) in ("len", "device_count")
+    return not _OF_COUNTS.isdisjoint(last_name(expression).lower().split("_"))
 
 
 def _asks_where_something_is(question: Question) -> bool:
