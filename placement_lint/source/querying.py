@@ -122,10 +122,31 @@ def assigns_none(node: cst.CSTNode, name: str) -> bool:
     )
 
 
-def assignments_in(node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
-    """The targets of the assignments in a node, each with the assigned value."""
+def assignments_in(node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression | None]]:
+    """What a node assigns to, each with the value if that is written: not for a loop's variable, or an item's."""
     for each in nodes_of(cst.Assign, node):
-        yield from ((one.target, each.value) for one in each.targets)
+        for target in each.targets:
+            yield from _bound(target.target, each.value)
+    for single in nodes_of(cst.AnnAssign, node):
+        if single.value is not None:
+            yield single.target, single.value
+    for loop in nodes_of(cst.For, node):
+        yield from _bound(loop.target, None)
+    for name in nodes_of(cst.AsName, node):
+        yield from _bound(name.name, None)
+
+
+def _bound(
+    target: cst.BaseExpression, value: cst.BaseExpression | None
+) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression | None]]:
+    if not isinstance(target, (cst.Tuple, cst.List)):
+        yield target, value
+        return
+    given = value.elements if isinstance(value, (cst.Tuple, cst.List)) else ()
+    starred = any(isinstance(each, cst.StarredElement) for each in (*target.elements, *given))
+    paired = len(given) == len(target.elements) and not starred
+    for place, each in enumerate(target.elements):
+        yield from _bound(each.value, given[place].value if paired else None)
 
 
 def method_calls_in(node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, str]]:
@@ -136,8 +157,8 @@ def method_calls_in(node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, str
 
 
 @remembered
-def assignments_to_self(node: cst.CSTNode) -> Sequence[tuple[str, cst.BaseExpression]]:
-    """The names of ``self.name = value`` in a node, each with the value."""
+def assignments_to_self(node: cst.CSTNode) -> Sequence[tuple[str, cst.BaseExpression | None]]:
+    """The names of ``self.name = value`` in a node, each with the value if that is written."""
     return [
         (target.attr.value, value)
         for target, value in assignments_in(node)

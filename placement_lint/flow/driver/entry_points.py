@@ -190,9 +190,11 @@ def _forget_unmoved(machine: Machine, instance: Object) -> None:
                 modules.settle_tensors(machine, held, machine.fresh())
 
 
-def _is_on_gpu(machine: Machine, instance: Object, name: str) -> bool:
+def _may_be_moved(machine: Machine, instance: Object, name: str) -> bool:
+    """Whether it is a tensor that another method may have moved: plain ones of modules on the CPU are a fault."""
     held = machine.read(instance.id, name)
-    return isinstance(held, Tensor) and isinstance(held.place, Device) and held.place.kind in ACCELERATORS
+    on_gpu = isinstance(held, Tensor) and isinstance(held.place, Device) and held.place.kind in ACCELERATORS
+    return on_gpu or (isinstance(held, Tensor) and not modules.is_module(machine, instance))
 
 
 def _is_container(machine: Machine, instance: Object, name: str) -> bool:
@@ -203,19 +205,19 @@ def _is_container(machine: Machine, instance: Object, name: str) -> bool:
 def _forget_replaced(machine: Machine, instance: Object, method: Function) -> None:
     """Forget attributes that other methods assign, which may run before the method.
 
-    These are GPU tensors, and lists and dicts that another method replaces by something else.
+    These are tensors, and lists and dicts that another method replaces by something else.
     """
     if not isinstance(instance.cls, Class):
         return
     for name in machine.store.variables(instance.id):
-        on_gpu, is_container = _is_on_gpu(machine, instance, name), _is_container(machine, instance, name)
-        if not (on_gpu or is_container):
+        is_tensor, is_container = _may_be_moved(machine, instance, name), _is_container(machine, instance, name)
+        if not (is_tensor or is_container):
             continue
         for other in methods(machine, instance.cls):
             if other.node is method.node or other.name == "__init__":
                 continue
             values = [value for named, value in assignments_to_self(other.node) if named == name]
-            if values and (on_gpu or not all(isinstance(value, _DISPLAYS) for value in values)):
+            if values and (is_tensor or not all(isinstance(value, _DISPLAYS) for value in values)):
                 machine.write(instance.id, name, machine.fresh(name))
                 break
 
