@@ -5,7 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from placement_lint.flow.domain.values import Tensor, Value
-from placement_lint.flow.models import ddp, optimizers
+from placement_lint.flow.models import ddp
 from placement_lint.flow.state.machine import Machine
 
 
@@ -13,5 +13,4 @@ def ran(machine: Machine, loss: Value, node: cst.Call) -> None:
     """``loss.backward()``, ``torch.autograd.backward(loss)``, ``accelerator.backward(loss)``: one value of it."""
     machine.signals.training.backward(machine, loss, node)
     if isinstance(loss, Tensor):
-        optimizers.backward(machine, loss)
         ddp.backward(machine, loss, node)

@@ -62,7 +62,7 @@ _KEEPS_STATE = Slot("keeps state")
 _COVERED = Slot("covered")  # Const of the ids of the modules and parameters held
 _STATE = Slot("state")  # Fact: why there is state, and where it was made
 _STRANDED = Slot("stranded")  # Fact: the state stayed behind at a move, or did not
-_GRADIENTS = Slot("gradients")  # of the module frame: Const of the ids that the last backward reached
+_GRADIENTS = Slot("gradients")  # of the module frame: Const of the ids that the last backward reached, if known
 _STEPPED = Slot("stepped")
 _STALE = Slot("stale")  # Sequence of Facts: what was replaced since
 _LEFT_OUT = Slot("left out")  # Const of the ids that did not ask for gradients when it was built
@@ -560,9 +560,11 @@ def _statements_between(machine: Machine, optimizer: Object, changes: list[Block
 # --- a new model under the old optimizer -------------------------------------------------------------------------
 
 
-def backward(machine: Machine, loss: Tensor) -> None:
+def backward(machine: Machine, loss: Value, node: cst.CSTNode) -> None:
     """``loss.backward()``: the modules whose parameters have gradients now."""
-    machine.write(machine.module_frame, _GRADIENTS, Const(loss.modules | gradients.parameters(loss)))
+    if loss != NONE:
+        reached = Const(loss.modules | gradients.parameters(loss)) if isinstance(loss, Tensor) else machine.fresh()
+        machine.write(machine.module_frame, _GRADIENTS, reached)
 
 
 def _reached(machine: Machine) -> frozenset[int]:
@@ -631,3 +633,4 @@ def listen(signals: Signals) -> None:
     signals.modules.moving.connect(before_move)
     signals.modules.copied.connect(note_copy)
     signals.modules.requires_grad_set.connect(unfrozen)
+    signals.training.backward.connect(backward)
