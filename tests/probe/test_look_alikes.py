@@ -560,6 +560,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "used_up_on_another_path": {"how": "empty", "listed": True},
     },
     "optimizer-stale-after-replacement": {
+        "copy_attacked": "the last backward reached parts that are unknown",
         "adapters": {"added": True},
         "add_param_group": {"added": True},
         "best_snapshot": {"how": "copied aside"},
@@ -820,6 +821,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "given_to_an_optimizer": "what it holds is optimized by others",
     },
     "unregistered-tensor-attribute": {
+        "type_asked_in_forward": REPAIRED,
         "asks_requires_grad": REPAIRED,
         "where_an_argument_was": REPAIRED,
         "flag_of_place": "it is on the CPU where the module is",
@@ -867,6 +869,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unwrapped_first": {"already": ""},
     },
     "wrapper-attribute-read": {
+        "first_layer_of_a_library": "what is read belongs to no wrapper",
         "set_by_a_hook": REPAIRED,
         "setting_with_default": {"wrapper": ""},
         "set_far_below": REPAIRED,

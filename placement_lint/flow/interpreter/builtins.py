@@ -161,7 +161,7 @@ def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
     if isinstance(value, Tensor) and value.role is Role.PARAMETER and cls == External("torch.nn.Parameter"):
         return value.place != REPLICA
     if isinstance(value, Tensor) and value.role is not Role.BATCH and isinstance(cls, External):
-        return cls.name in ("torch.Tensor", "torch.nn.Parameter") or _stands_for("Tensor", cls)
+        return cls.name == "torch.Tensor" or _stands_for("Tensor", cls)
     if isinstance(value, Symbol) and value.type == "torch.Tensor" and isinstance(cls, External):
         return cls.name == "torch.Tensor"
     if isinstance(value, Sequence) and isinstance(cls, External):

@@ -195,13 +195,13 @@ def _apply(machine: Machine, module: Object | Symbol, name: str, arguments: Argu
     """``module.apply(f)`` calls ``f`` for each part."""
     function = arguments.get(0, "fn")
     if isinstance(function, Function):
-        for part in _parts(machine, module):
+        for part in reversed(_parts(machine, module)):
             calls.call(machine, function, Arguments((part,)), node)
 
 
 def _parts(machine: Machine, module: Object | Symbol) -> list[Object | Symbol]:
-    """A module and the modules registered below it, inner modules first, up to a limit."""
-    return list(modules.reachable(machine, module).values())[:LONGEST][::-1]
+    """A module and the modules registered below it, outer modules first, up to a limit."""
+    return list(modules.reachable(machine, module).values())[:LONGEST]
 
 
 def _listed(machine: Machine, module: Object | Symbol, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -210,7 +210,7 @@ def _listed(machine: Machine, module: Object | Symbol, name: str, arguments: Arg
     if isinstance(module, Object):
         parts = [child for _, child in modules.children(machine, module) if not isinstance(child, Tensor)]
     if isinstance(module, Object) and name in ("modules", "named_modules"):
-        parts = list(_parts(machine, module))
+        parts = [*_parts(machine, module)]
     own = isinstance(module, Object) and isinstance(module.cls, Class)
     if not parts and name in ("children", "named_children") and not own:
         part = machine.part(module.id, "a child", node, module)

@@ -107,6 +107,8 @@ def is_subclass(cls: Class | External, other: Value) -> bool | None:
             none = cls.name.startswith(("torch.utils.data.", "torch.optim."))
             return True if cls.name.startswith("torch.nn.") or cls.name in MODULE_BASES else False if none else None
         others = ("torch.", "builtins.")
+        if cls.name in WRAPPERS and _is_of_a_library(other):
+            return None if other.name.rpartition(".")[2] == WRAPPERS[cls.name] else False
         if not cls.name.startswith("torch.") or not other.name.startswith(others):
             return None
         return None if _is_extended(other) and cls.name not in WRAPPERS else False
@@ -122,6 +124,12 @@ def is_subclass(cls: Class | External, other: Value) -> bool | None:
             return False if other.name.startswith("torch.nn.") else None
         return None
     return False if isinstance(other, Class) else None
+
+
+def _is_of_a_library(cls: External) -> bool:
+    """Whether another library defines or exports it, and it is a class: a constant may be a tuple of classes."""
+    library, _, name = cls.name.partition(".")
+    return library not in _KNOWN_LIBRARIES | {"builtins"} and not name.rpartition(".")[2].isupper()
 
 
 def _is_extended(cls: External) -> bool:
