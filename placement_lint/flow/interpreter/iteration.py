@@ -144,9 +144,13 @@ def _batch(machine: Machine, loader: Object, node: cst.CSTNode) -> Value:
     sizes = rows.value if isinstance(rows, Const) and isinstance(rows.value, frozenset) else frozenset()
     if collate is not None:
         batch = _collated_by(machine, collate, sample, node)
-        counted = partial(replace, rows=sizes)
-        return machine.lift(lambda option: loaders.with_tensors(machine, option, counted, node), batch)
+        return machine.lift(lambda option: loaders.with_tensors(machine, option, partial(_counted, sizes), node), batch)
     return machine.lift(lambda option: _collated(machine, option, node, sizes), sample)
+
+
+def _counted(rows: frozenset[int], tensor: Tensor) -> Tensor:
+    """A tensor that ``collate_fn`` returns: it has a row for each sample, unless the number of its rows is known."""
+    return tensor if tensor.rows else replace(tensor, rows=rows)
 
 
 def _sample(machine: Machine, dataset: Value, node: cst.CSTNode) -> Value:

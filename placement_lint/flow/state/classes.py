@@ -129,7 +129,7 @@ def is_subclass(cls: Class | External, other: Value) -> bool | None:
 def _is_of_a_library(cls: External) -> bool:
     """Whether another library defines or exports it, and it is a class: a constant may be a tuple of classes."""
     library, _, name = cls.name.partition(".")
-    return library not in _KNOWN_LIBRARIES | {"builtins"} and not name.rpartition(".")[2].isupper()
+    return library not in _KNOWN_LIBRARIES and not name.rpartition(".")[2].isupper()
 
 
 def _is_extended(cls: External) -> bool:
