@@ -341,6 +341,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unknown_key": REPAIRED,
         "rest_of_batch": {"kind": "tensor"},
         "list_becomes_tensor": REPAIRED,
+        "lists_unpacked_into": REPAIRED,
         "type_asked_first": REPAIRED,
         "list_or_tensor": REPAIRED,
         "managed_dict": REPAIRED,
