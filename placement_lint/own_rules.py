@@ -16,7 +16,8 @@ UNREADABLE_SOURCE = Rule(
         instead="print('hello')\n",
         silent=(
             "The file is excluded, or has a comment `# placement-lint: skip-file` at its top. "
-            "Syntax that is newer than the running Python is accepted."
+            "Syntax that is newer than the running Python is accepted. "
+            "A file in which `async` or `await` is a name, as before Python 3.7, is reported and checked all the same."
         ),
         fix="Correct the syntax or the encoding, or exclude the file.",
     ),

@@ -87,7 +87,17 @@ def _among(parts: Any) -> Iterator[cst.BaseExpression]:
 @pytest.mark.parametrize("sparing", [False, True])
 @pytest.mark.parametrize("path", [path for path in TEXTS if path.exists()], ids=lambda path: path.name)
 def test_means_what_libcst_reads(path: Path, sparing: bool) -> None:
-    text = decode(path.read_bytes())
+    _same_meaning(decode(path.read_bytes()), sparing)
+
+
+@pytest.mark.parametrize("sparing", [False, True])
+def test_keywords_as_names_mean_what_libcst_reads(sparing: bool) -> None:
+    _same_meaning(
+        "def f(x, async=1):\n    return x.await.cuda('é', async=async), \\\n        b\nf(y, async=2)\n", sparing
+    )
+
+
+def _same_meaning(text: str, sparing: bool) -> None:
     abstract, own = read(text, sparing), MetadataWrapper(parse(text), unsafe_skip_copy=True)
     assert isinstance(abstract, Abstract)
     expected = own.resolve(PositionProvider)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import codecs
 import json
 import sysconfig
@@ -14,9 +15,9 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 
 from placement_lint.checking.stack import with_deep_stack
 from placement_lint.finding import Range
-from placement_lint.source.parsing import check_syntax, parse, read
+from placement_lint.source.parsing import check_syntax, keyword_as_name, parse, python_tree, read
 from placement_lint.source.positions import positions
-from placement_lint.source.scan import Scan
+from placement_lint.source.scan import Scan, words_of
 from placement_lint.source.text import Unreadable, decode
 from placement_lint.source.walking import children
 
@@ -119,6 +120,28 @@ def test_brackets_in_strings_and_comments_do_not_nest() -> None:
 def test_odd_but_right_texts_are_read(text: str) -> None:
     check_syntax(text)
     assert parse(text).code == text.removeprefix("\ufeff")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("x = 'async'\nx.cuda(0, async=True)\n", (2, 11)),
+        ("async = 3\n", (1, 1)),
+        ("x = 1\nf(await=async)  # await\n", (2, 3)),
+        ("import a.async\n", (1, 10)),
+        ("async def f():\n    await x\n", None),
+        ("async def f():\n    pass\nx.cuda(async=True)\n", None),
+        ("await x\n", None),
+        ("x.cuda(async=True\n", None),
+    ],
+)
+def test_keywords_that_were_names_keep_their_places(text: str, place: tuple[int, int] | None) -> None:
+    error = keyword_as_name(text)
+    assert (error and (error.line, error.column)) == place
+    if place is not None:
+        check_syntax(text)
+        assert parse(text).code == text
+        assert {"async", "await"}.intersection(words_of(ast.dump(python_tree(text))))
 
 
 def test_a_text_that_only_libcst_refuses_is_placed() -> None:

@@ -27,7 +27,7 @@ from placement_lint.report.results import Checked, Crash, Job, Provisional, Read
 from placement_lint.source.anchors import Anchors
 from placement_lint.source.layout import Unplaced
 from placement_lint.source.notebook import NOTEBOOK, Notebook, OtherLanguage, read_notebook
-from placement_lint.source.parsing import BeyondTheParser, check_syntax, parse, read
+from placement_lint.source.parsing import BeyondTheParser, check_syntax, keyword_as_name, parse, read
 from placement_lint.source.suppressions import Suppressions, read_suppressions
 from placement_lint.source.text import Unreadable, decode
 
@@ -193,10 +193,8 @@ class Checker:
 
     def unreadable(self, path: str, reason: Unreadable) -> Checked:
         """The file's only finding: nothing else is known about it."""
-        rule = UNREADABLE_SOURCE
-        place = Range(reason.line, reason.column, reason.line, reason.column)
-        finding = Finding(rule.code, rule.name, rule.severity, reason.message, path, place)
-        return Checked(path, (finding,) if rule in self.rules_for(path) else (), skipped=True)
+        finding = _refusal(path, reason)
+        return Checked(path, (finding,) if UNREADABLE_SOURCE in self.rules_for(path) else (), skipped=True)
 
     def _check(self, data: bytes, path: str) -> Checked:
         if not self.reading.is_notebook(path):
@@ -230,7 +228,9 @@ class Checker:
             check_syntax(text)
         anchors = Anchors(self.reading.pieces(text))
         terms = {path: Terms(anchors, suppressions, frozenset(rule.code for rule in rules))}
-        kept, used = self._admitted(heard.findings, terms, surroundings)
+        refused = keyword_as_name(text)
+        found = [*heard.findings, *([Provisional(_refusal(path, refused))] if refused is not None else [])]
+        kept, used = self._admitted(found, terms, surroundings)
         # After a crash, an unused comment proves nothing.
         if not heard.crashes:
             own = {place for file, place in used if file == path}
@@ -346,6 +346,13 @@ class _Heard:
     uses: tuple[tuple[tuple[str, str, str], int], ...] = ()
     refused: int = 0
     saved: tuple[SavedState, ...] = ()
+
+
+def _refusal(path: str, reason: Unreadable) -> Finding:
+    """The finding about a text that Python rejects."""
+    rule = UNREADABLE_SOURCE
+    place = Range(reason.line, reason.column, reason.line, reason.column)
+    return Finding(rule.code, rule.name, rule.severity, reason.message, path, place)
 
 
 def _admitted_by(one: Provisional, terms: Mapping[str, Terms]) -> Provisional | None:

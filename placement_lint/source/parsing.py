@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from placement_lint.source.scan import Scan, split_lines
+from placement_lint.source.scan import STRING_OR_COMMENT, Scan, split_lines
 from placement_lint.source.text import Unreadable
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ def _parsed(text: str) -> cst.Module:
     import libcst as cst
 
     try:
-        return cst.parse_module(text)
+        if keyword_as_name(text) is None:
+            return cst.parse_module(text)
+        return _with_old_names(cst.parse_module(_with_new_names(text)))
     except (RecursionError, MemoryError):
         raise Unreadable(TOO_DEEP) from None
     except Exception as error:  # a syntax error, or an error of a node's constructor
@@ -97,21 +99,79 @@ def syntax_error(text: str) -> Unreadable | None:
     return None
 
 
-# Names that old programs use, for arguments too: `x.cuda(async=True)`.
-_NEW_KEYWORDS = ("async", "await")
+# Names of old programs, for arguments too, `x.cuda(async=True)`, and the names of the same length to parse instead.
+_NEW_NAMES = {"async": "asynC", "await": "awaiT"}
+_OLD_NAMES = {new: old for old, new in _NEW_NAMES.items()}
+_NEW_KEYWORD = re.compile(r"\b(?:async|await)\b")
+_ASYNCHRONOUS = re.compile(r"\basync\s+(?:def|for|with)\b")
+# The fields of Python's nodes with one name, or a dotted one.
+_NAMING = {"id", "attr", "arg", "name", "asname", "module"}
+_STRING_OR_KEYWORD = re.compile(rf"{STRING_OR_COMMENT.pattern} | {_NEW_KEYWORD.pattern}", STRING_OR_COMMENT.flags)
+
+
+def keyword_as_name(text: str) -> Unreadable | None:
+    """The error of the running Python for a text in which ``async`` or ``await`` is a name, as Python 3.6 allows."""
+    if not _NEW_KEYWORD.search(text) or _ASYNCHRONOUS.search(text) or _parsed_by_python(text) is not None:
+        return None
+    renamed = _with_new_names(text)
+    if _parsed_by_python(renamed) is None:
+        return None
+    offset = next(place for place, (old, new) in enumerate(zip(text, renamed, strict=True)) if old != new)
+    found = next(each for each in _NEW_KEYWORD.finditer(text) if each.end() > offset)
+    lines = split_lines(text[: found.start()])
+    return Unreadable(f"invalid syntax: {_advice(found[0])}", len(lines), len(lines[-1]) + 1)
+
+
+def _parsed_by_python(text: str) -> ast.Module | None:
+    try:
+        return _parse_strictly(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _with_new_names(text: str) -> str:
+    return _STRING_OR_KEYWORD.sub(lambda found: _NEW_NAMES.get(found[0], found[0]), text)
+
+
+def _with_old_names(module: cst.Module) -> cst.Module:
+    from libcst import CSTTransformer, Name
+
+    class Renaming(CSTTransformer):
+        def leave_Name(self, original_node: Name, updated_node: Name) -> Name:
+            old = _OLD_NAMES.get(original_node.value)
+            return updated_node.with_changes(value=old) if old is not None else updated_node
+
+    return module.visit(Renaming())
 
 
 def _refused(error: SyntaxError) -> Unreadable:
-    message, column = error.msg, max(error.offset or 1, 1)
-    word = next((one for one in _NEW_KEYWORDS if (error.text or "").startswith(one, column - 1)), None)
-    if word is not None:
-        message = f"{message}: `{word}` is a keyword since Python 3.7"
-        if word == "async":
-            message = f"{message}; PyTorch calls the argument of `.cuda()` and `.to()` `non_blocking`"
+    column = max(error.offset or 1, 1)
+    word = _NEW_KEYWORD.match(error.text or "", column - 1)
+    message = f"{error.msg}: {_advice(word[0])}" if word is not None else error.msg
     return Unreadable(message, error.lineno or 1, column)
 
 
+def _advice(word: str) -> str:
+    advice = f"`{word}` is a keyword since Python 3.7"
+    return (
+        f"{advice}; PyTorch calls the argument of `.cuda()` and `.to()` `non_blocking`" if word == "async" else advice
+    )
+
+
 def python_tree(text: str) -> ast.Module:
+    """Python's own tree of a text, in which ``async`` and ``await`` may be names."""
+    if keyword_as_name(text) is None:
+        return _parse_strictly(text)
+    tree = _parse_strictly(_with_new_names(text))
+    for node in ast.walk(tree):
+        for field in _NAMING & set(node._fields):
+            name = getattr(node, field)
+            if isinstance(name, str):
+                setattr(node, field, ".".join(_OLD_NAMES.get(part, part) for part in name.split(".")))
+    return tree
+
+
+def _parse_strictly(text: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(text.removeprefix(BOM))
