@@ -15,13 +15,24 @@ import libcst as cst
 
 from placement_lint.flow.domain import partial_text
 from placement_lint.flow.domain.arguments import Arguments
-from placement_lint.flow.domain.path_condition import NO_GPU, Condition, machines
+from placement_lint.flow.domain.path_condition import (
+    ANY_MACHINE,
+    NEVER,
+    NO_GPU,
+    Condition,
+    Cube,
+    Question,
+    machines,
+    of,
+)
 from placement_lint.flow.domain.record import record, replace
 from placement_lint.flow.domain.values import (
+    ACCELERATORS,
     CPU,
     NONE,
     Class,
     Const,
+    Device,
     Kind,
     Loaded,
     Mapping,
@@ -43,7 +54,7 @@ from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import names_of, value_of
 from placement_lint.flow.state.notes import Notes, Use, noted
-from placement_lint.flow.state.options import is_option
+from placement_lint.flow.state.options import is_option, switches
 from placement_lint.flow.state.program import Program
 from placement_lint.flow.state.records import Unmapped
 from placement_lint.rule import Note
@@ -75,6 +86,8 @@ class Checkpoints(Notes):
     saves: list[Saved] = noted(list, Use.AT_END | Use.WEIGHED)
     # by what a file is given by, and by its name, in whichever folder: whether all that is saved there is on the CPU
     saved_on_cpu: dict[object, bool] = noted(dict)
+    # by the same: the options under which something may be saved there
+    saved_when: dict[object, Condition] = noted(dict)
     # files and state dicts that went through a call that cannot be looked into, or whose keys the program uses
     handled: set[object] = noted(set, Use.WEIGHED)
     # calls of load_state_dict with what a file holds
@@ -85,6 +98,8 @@ class Checkpoints(Notes):
     unmapped: list[Unmapped] = noted(list, Use.WEIGHED)
     state_loads: set[cst.Call] = noted(set)
     kept_loads: set[cst.Call] = noted(set)
+    # loads that restore a module that is on the GPU only where there is one
+    chosen_loads: set[cst.Call] = noted(set)
     # files of lists in which nothing is known to be of a model
     lists: set[Value] = noted(set, Use.AT_END)
     # loads of the states of schedulers, in which there are no tensors
@@ -111,11 +126,14 @@ def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> V
     if (mapped is None or mapped == NONE) and not arguments.spread:
         reach = machine.tested & machine.decided
         scene = replace(machine.scene, reach=reach, when=reach & ranks.joined_when(machine))
-        by_name = name in noted.saved_on_cpu and not _is_parameter(machine, given, name)
-        written = by_name or _saves_there_itself(machine, node.args[0].value)
-        itself = given in noted.saved_on_cpu
+        to_path, to_name = (reach.but_not(noted.saved_when.get(key, NEVER)) for key in (given, name))
+        if _is_parameter(machine, given, name):
+            to_name = reach
+        written = not to_name.possible or _saves_there_itself(machine, node.args[0].value)
+        itself, unwritten = not to_path.possible, to_path & to_name
         joined = None if ranks.is_one_of_them(machine) else ranks.joined(machine)
-        noted.unmapped.append(Unmapped(node, scene, file, name, given, written, itself, machine.at_home, joined))
+        at_home = machine.at_home
+        noted.unmapped.append(Unmapped(node, scene, file, name, given, written, itself, unwritten, at_home, joined))
         option = given.text if isinstance(given, Symbol) and is_option(given) else ""
         if any(map(_CHECKPOINT.search, (file, letters, name, option))):
             noted.state_loads.add(node)
@@ -133,12 +151,31 @@ def _resumes(machine: Machine, file: Value | None, written: str) -> bool:
 
 def saved(machine: Machine, value: Value, arguments: Arguments, node: cst.Call) -> None:
     """``torch.save(value, file)``: whether all that is saved under a name goes back to the CPU."""
-    given, known = _path(machine, arguments.get(1, "f")), machine.notes[Checkpoints].saved_on_cpu
+    given, noted = _path(machine, arguments.get(1, "f")), machine.notes[Checkpoints]
+    known = noted.saved_on_cpu
     on_cpu = is_on_cpu(machine, value)
+    when = _options_of(machine.path)
     for key in (given, _name(machine, arguments.get(1, "f"), node.args[1].value)):
         known[key] = known.get(key, True) and on_cpu
+        noted.saved_when[key] = noted.saved_when.get(key, NEVER) | when
     if given is not None and _is_list_of_unknown(machine, value):
-        machine.notes[Checkpoints].lists.add(given)
+        noted.lists.add(given)
+
+
+def _options_of(path: Condition) -> Condition:
+    """What the command line says on a path: other tests, as of an accuracy in a loop, may pass in any run."""
+    return of(
+        Cube(ANY_MACHINE, frozenset(answer for answer in cube.answers if _is_switch(answer.question)))
+        for cube in path.cubes
+    )
+
+
+def _is_switch(question: Question) -> bool:
+    """Whether options that are no numbers decide it: nobody trains for zero epochs."""
+    return bool(deciding := switches(question)) and not any(
+        isinstance(one, Symbol) and one.preferred is not None and type(one.preferred.value) in (int, float)
+        for one in deciding
+    )
 
 
 def _is_list_of_unknown(machine: Machine, value: Value) -> bool:
@@ -239,11 +276,17 @@ def taken(machine: Machine, loaded: Loaded) -> None:
         machine.notes[Checkpoints].state_loads.add(loaded.node)
 
 
-def restored(machine: Machine, value: Value | None) -> None:
-    """``load_state_dict(value)``: the tensors are copied to where the parameters are."""
-    for loaded in _within(machine, value):
-        if loaded.node is not None:
-            machine.notes[Checkpoints].state_loads.add(loaded.node)
+def restored(machine: Machine, value: Value | None, module: Object | Symbol | None = None) -> None:
+    """``module.load_state_dict(value)``: the tensors are copied to where the parameters are."""
+    nodes = {loaded.node for loaded in _within(machine, value) if loaded.node is not None}
+    machine.notes[Checkpoints].state_loads |= nodes
+    if module is not None and _is_on_gpu_if_there_is_one(machine, module):
+        machine.notes[Checkpoints].chosen_loads |= nodes
+
+
+def _is_on_gpu_if_there_is_one(machine: Machine, module: Object | Symbol) -> bool:
+    places = [*_places_of_module(machine, module)]
+    return CPU in places and any(isinstance(place, Device) and place.kind in ACCELERATORS for place in places)
 
 
 def restored_to_scheduler(machine: Machine, value: Value | None) -> None:
@@ -318,7 +361,7 @@ def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:
         machine.emit(LoadedWhereSaved(node, joined.scene, joined.file, "ranks", joined.joined, "", only_state, name))
         return
     written = {visit.given for visit in visits if visit.itself}
-    visits = [visit for visit in visits if visit.given not in written]
+    visits = [visit for visit in visits if visit.given not in written and visit.unwritten.possible]
     if not visits or any(visit.written for visit in visits):
         # What this very run wrote goes back to where it was.
         return
@@ -328,8 +371,12 @@ def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:
     if any(device_choice.asks_about_devices(visit.scene.reach) for visit in visits):
         return
     at_home = all(visit.at_home for visit in visits)
+    if node in machine.notes[Checkpoints].chosen_loads and not device_choice.needs_gpu(machine):
+        # What a helper chooses for itself says little about a script, but much about the model that it moves.
+        at_home = False
     chosen = device_choice.open_to_others(machine, [visit.scene for visit in visits], at_home)
     if chosen is not None:
         # A checkpoint of a GPU is loaded where there is one, even if the program chooses the CPU.
-        scene = replace(first.scene, when=first.scene.reach & machines(NO_GPU))
+        first = visits[0]
+        scene = replace(first.scene, when=first.unwritten & machines(NO_GPU))
         machine.emit(LoadedWhereSaved(node, scene, first.file, "choice", chosen.note, chosen.text, only_state, name))

@@ -704,6 +704,12 @@ def open_to_others(machine: Machine, scenes: list[Scene], at_home: bool) -> Chos
     return next((chosen for chosen in choices if _may_fall_elsewhere(scenes, chosen)), None)
 
 
+def needs_gpu(machine: Machine) -> bool:
+    """Whether the program's own file requests CUDA without a test for it."""
+    requests = machine.notes[DeviceChoices].requests
+    return any(asked.at_home and (asked.scene.reach & machines(NO_GPU)).possible for asked in requests)
+
+
 def _may_fall_elsewhere(scenes: list[Scene], chosen: Chosen) -> bool:
     # One execution with several values is reached wherever one of them is there. The later rounds of a loop begin where
     # the first one ended: what a test in them says was known before, or what could have been tested raised already.

@@ -54,7 +54,7 @@ def load_state(machine: Machine, module: Object | Symbol, arguments: Arguments, 
     An unknown value may be a wrapper or a bare module.
     """
     state = arguments.get(0, "state_dict")
-    checkpoints.restored(machine, state)
+    checkpoints.restored(machine, state, module)
     if isinstance(module, Symbol):
         return
     strict = arguments.get(1, "strict") != Const(False)

@@ -84,7 +84,7 @@ class Request:
 @dataclass(frozen=True)
 class Unmapped:
     """A load without ``map_location``; ``written`` if the same run wrote a file of that ``name`` before, or the file
-    ``itself``.
+    ``itself``. ``unwritten`` is the rest of the ways that lead there, by the options of the program.
 
     ``given`` is its path, as a value; ``at_home`` if the program's own file loads it; ``joined`` if each rank of a
     process group does.
@@ -97,6 +97,7 @@ class Unmapped:
     given: Value | None
     written: bool
     itself: bool
+    unwritten: Condition
     at_home: bool
     joined: Note | None
 
