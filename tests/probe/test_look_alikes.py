@@ -170,6 +170,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "set_epoch": REPAIRED,
         "any_sampler": REPAIRED,
         "held_out": "only the order in which the held-out data come is the same",
+        "shuffles_by_option": REPAIRED,
+        "order_of_option": {"shuffle": False},
     },
     "factory-without-device": {
         "item_of_none": "where the tensors meet, both are on the GPU",

@@ -14,7 +14,7 @@ import libcst as cst
 
 from placement_lint.flow.api.torch_names import SAMPLERS
 from placement_lint.flow.domain.arguments import Arguments
-from placement_lint.flow.domain.path_condition import ALWAYS
+from placement_lint.flow.domain.path_condition import ALWAYS, NEVER, Condition
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     CPU,
@@ -40,7 +40,7 @@ from placement_lint.flow.domain.values import (
     describe,
 )
 from placement_lint.flow.events.schema import CudaInWorker, LoaderMisplaced, SamplerMisused, Scene
-from placement_lint.flow.models import graphs, torchvision, wrappers
+from placement_lint.flow.models import device_choice, graphs, torchvision, wrappers
 from placement_lint.flow.models.gradients import NoGrad
 from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state.containers import content
@@ -208,9 +208,14 @@ def distributed_sampler(machine: Machine, name: str, arguments: Arguments, node:
     made = machine.new_object(Kind.OTHER, External(name), node)
     if _is_class(arguments.get(0, "dataset")):
         machine.emit(SamplerMisused(node, machine.scene, "class"))
-    shuffles = arguments.get(3, "shuffle")
-    if (shuffles is None and not arguments.spread) or shuffles == TRUE:
-        machine.write(made.id, _LOOPS, Const(frozenset(machine.loops_around())))
+    shuffle, source = arguments.get(3, "shuffle"), device_choice.argument(node, 3, "shuffle")
+    shuffles = ALWAYS
+    if shuffle is not None and source is not None:
+        shuffles = machine.evaluator.truth(machine, shuffle, source)
+    elif arguments.spread:
+        shuffles = NEVER
+    loops = Const(frozenset(machine.loops_around()))
+    machine.write(made.id, _LOOPS, machine.either([(shuffles, loops), (shuffles.negation, NONE)]))
     return made
 
 
@@ -250,17 +255,20 @@ def note_epoch(machine: Machine, loader: Object, node: cst.CSTNode) -> None:
         return
     for guard, made in alternatives(machine.read(loader.id, "sampler") or NONE):
         outside = machine.read(made.id, _LOOPS) if isinstance(made, Object) else None
-        epoch = _epoch(machine, node) if isinstance(outside, Const) else None
-        if not isinstance(made, Object) or not isinstance(outside, Const) or epoch is None:
-            continue
-        assert isinstance(outside.value, frozenset)
-        if epoch not in outside.value:
-            notes = (
-                Note(made.node, "the sampler is made here"),
-                Note(node, "each process goes through its share here"),
-            )
-            scene = None if guard is ALWAYS else replace(machine.scene, when=machine.path & guard)
-            machine.notes[Loaders].sampled.setdefault(epoch, {}).setdefault(made.id, (notes, scene))
+        for shuffles, loops in alternatives(outside or NONE):
+            if isinstance(made, Object) and isinstance(loops, Const) and isinstance(loops.value, frozenset):
+                _note_epoch(machine, made, guard & shuffles, loops.value, node)
+
+
+def _note_epoch(
+    machine: Machine, sampler: Object, guard: Condition, outside: frozenset[object], node: cst.CSTNode
+) -> None:
+    """The same for a loader with a sampler that was made in the loops ``outside``, under a condition."""
+    epoch = _epoch(machine, node)
+    if epoch is not None and epoch not in outside:
+        notes = (Note(sampler.node, "the sampler is made here"), Note(node, "each process goes through its share here"))
+        scene = None if guard is ALWAYS else replace(machine.scene, when=machine.path & guard)
+        machine.notes[Loaders].sampled.setdefault(epoch, {}).setdefault(sampler.id, (notes, scene))
 
 
 def _epoch(machine: Machine, node: cst.CSTNode) -> cst.For | cst.While | None:
