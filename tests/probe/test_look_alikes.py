@@ -738,6 +738,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "slices": "each replica changes a tensor of its own",
     },
     "stale-device-cache": {
+        "begins_as_a_tensor": REPAIRED,
         "remembers_its_device": REPAIRED,
         "buffer": "a buffer moves along",
         "by_device": REPAIRED,

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 import libcst as cst
 
-from placement_lint.flow.domain.path_condition import answered
+from placement_lint.flow.api.torch_names import SIZE
+from placement_lint.flow.domain.path_condition import Condition, Cube, Question, answered, any_of, of
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     ABSENT,
@@ -117,9 +118,36 @@ def _left_behind(machine: Machine, instance: Object) -> Iterator[tuple[tuple[int
             if isinstance(cell, SlotOf) and cell.name == _LEFT.name
         ]:
             value = machine.read(part.id, name)
-            stale = machine.lift(_after_a_move, value) if value is not None else None
+            stale = machine.lift(_after_a_move, _as_stored(machine, value)) if value is not None else None
             if stale is not None and stale != value and not _is_forgotten(machine, part, name):
                 yield (part.id, name), stale
+
+
+def _as_stored(machine: Machine, value: Value) -> Value:
+    """The value after a call that stored it: what only that call's data decides is no condition of another call."""
+    stored = [
+        (_without_data(guard), option)
+        for guard, option in alternatives(value)
+        if isinstance(option, Tensor) and option.left
+    ]
+    others = any_of(guard for guard, _ in stored).negation
+    return machine.either([*stored, *((guard & others, option) for guard, option in alternatives(value))])
+
+
+def _without_data(guard: Condition) -> Condition:
+    return of(
+        Cube(cube.machines, frozenset(answer for answer in cube.answers if not _is_about_data(answer.question)))
+        for cube in guard.cubes
+    )
+
+
+def _is_about_data(question: Question) -> bool:
+    """Whether it is about the sizes of tensors, or equal to no question of another call."""
+    parts = question.subject if isinstance(question.subject, tuple) else (question.subject,)
+    return question.subject is None or any(isinstance(part, Symbol) and part.type in _SIZES for part in parts)
+
+
+_SIZES = {SIZE, "torch.Size"}
 
 
 def _looks_after_moves(machine: Machine, module: Object) -> bool:
