@@ -98,6 +98,10 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "device-choice-ignored": {
         "how_many_replicas": "the program chooses no device",
         "lightning_part": {"choice": "cuda"},
+        "lightning_forward_of_part": {"choice": "cuda"},
+        "lightning_cuda_of_batch": {"choice": "cuda"},
+        "cuda_of_option": {"choice": "cuda"},
+        "cuda_of_option_asked": REPAIRED,
         "chosen_by_other_function": "nothing shows that both run in one program",
         "loaded_by_option": "it uses CUDA only where it is available",
         "exactly_one_of_them": "the program chooses no device",

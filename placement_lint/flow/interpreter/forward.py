@@ -47,6 +47,7 @@ from placement_lint.flow.models import (
     diffusers,
     hooks,
     lengths,
+    lightning,
     module_hooks,
     modules,
     operations,
@@ -171,7 +172,9 @@ def _user_forward(machine: Machine, module: Object, method: Function, arguments:
     place = modules.place_of(machine, module)
     outermost = not running.in_forward
     lengths.enter(machine, method, arguments)
-    if running.standalone and place == OWN and not outermost and not _brings_along(arguments):
+    by_itself = running.standalone and place == OWN and not outermost
+    # Its class is analysed by itself too, but then nothing says that Lightning chooses its device.
+    if by_itself and not _brings_along(arguments) and not lightning.in_module(machine):
         _check_registered(machine, module, node)
         return Tensor(OWN, None, Role.BATCH, assumed=True)
     taken = (*calls.takes_tensors(machine, method)[1:], *[True] * len(arguments.positional))

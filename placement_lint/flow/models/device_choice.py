@@ -38,6 +38,7 @@ from placement_lint.flow.domain.values import (
     CPU,
     FALSE,
     NONE,
+    OWN,
     Choice,
     Comparison,
     Const,
@@ -371,9 +372,24 @@ def _refuse_cpu(machine: Machine, given: Value, source: cst.BaseExpression, node
         # Who asks for a GPU by an option has one, and the variable its number.
         return
     for guard, option in alternatives(given):
-        if option == NO_DEVICE or (only_cuda and not isinstance(option, Tensor) and as_place(option) == CPU):
-            scene = machine.scene
-            machine.emit(CpuRefused(node, replace(scene, when=scene.when & guard), source, option == NO_DEVICE))
+        refused = ALWAYS if option == NO_DEVICE else _is_cpu(machine, option) if only_cuda else NEVER
+        scene = machine.scene
+        if (when := scene.when & guard & refused).possible:
+            machine.emit(CpuRefused(node, replace(scene, when=when), source, option == NO_DEVICE))
+
+
+def _is_cpu(machine: Machine, device: Value) -> Condition:
+    """When a device is the CPU: one of the command line may be if things are moved there, as may that of a Trainer."""
+    if device == OWN and lightning.in_module(machine):
+        return lightning.on_cpu(machine)
+    if isinstance(device, Symbol):
+        default = device.preferred
+        named = default is not None and isinstance(default.value, str) and as_place(default) is not None
+        chosen = machine.notes[DeviceChoices].chosen
+        moves_there = any(one.option == device and not one.by_index for one in chosen)
+        is_open = named and moves_there and not asks_about_devices(machine.tested)
+        return named_away(machine, device).negation if is_open else NEVER
+    return ALWAYS if not isinstance(device, Tensor) and as_place(device) == CPU else NEVER
 
 
 def fetched(machine: Machine, tensor: Tensor) -> None:

@@ -101,9 +101,19 @@ def requested(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode) -> No
     note = machine.notes[ModuleNotes].moved.get(receiver.cls.id) if isinstance(receiver.cls, Class) else None
     if note is not None:
         here = "self.device" if machine.frame is frame and not machine.constructing(receiver) else ""
-        on_cpu, scene = machine.notes[Lightning].on_cpu, machine.scene
-        scene = replace(scene, when=scene.when & (_WHATEVER_THERE_IS if on_cpu is None else on_cpu))
+        scene = replace(machine.scene, when=machine.scene.when & on_cpu(machine))
         machine.emit(CudaRequested(node, scene, source_text(how), note, "that of its Trainer", device=here))
+
+
+def on_cpu(machine: Machine) -> Condition:
+    """When the Trainers choose the CPU."""
+    known = machine.notes[Lightning].on_cpu
+    return _WHATEVER_THERE_IS if known is None else known
+
+
+def in_module(machine: Machine) -> bool:
+    """Whether a method of a LightningModule runs, or code that it calls."""
+    return any(map(_is_in_module, machine.frames))
 
 
 def _is_in_module(frame: Frame) -> bool:

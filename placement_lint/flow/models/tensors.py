@@ -390,12 +390,12 @@ def move_target(machine: Machine, name: str, arguments: Arguments, node: cst.Cal
     if name == "cuda" and (given is None or given == NONE):
         device_choice.request(machine, node, node)
         return Device("cuda")
+    source = device_choice.argument(node, 0, "device")
+    given = device_choice.without_cpu(machine, given or NONE, source, node)
     if name == "cuda" and isinstance(given, Symbol):
         device_choice.request_number(machine, given, node)
         visible_devices.name_device(machine, Device("cuda", given), node, node)
         return Device("cuda", given)
-    source = device_choice.argument(node, 0, "device")
-    given = device_choice.without_cpu(machine, given or NONE, source, node)
     device_choice.request_literal(machine, given, source, node, node)
     device_choice.used(machine, given, node)
     return given
