@@ -286,6 +286,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "safetensors": "its loader is another",
         "same_run": {"saved_on": "cpu"},
         "saved_in_this_mode": {"saved_on": "cpu"},
+        "loaded_after_training": {"saved_on": "cpu"},
         "trainer_saves_there": {"saved_on": "cpu"},
         "numbers_read_back": "no tensors are read back",
     },

@@ -52,6 +52,7 @@ from placement_lint.flow.state.classes import methods
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.moment import Calls
 from placement_lint.flow.state.names import names_of, value_of
 from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.flow.state.options import is_option, switches
@@ -62,6 +63,7 @@ from placement_lint.source.abstract import meaning
 from placement_lint.source.querying import saves_to_attribute
 
 # The call, its label, the state dict, the prefix of the module's keys, ``strict``, and the keys that the program made.
+Entry: TypeAlias = "tuple[cst.CSTNode, ...]"
 _StateRestored: TypeAlias = "tuple[cst.Call, Scene, str, Loaded, str, bool, StateKey | None]"
 
 
@@ -86,8 +88,8 @@ class Checkpoints(Notes):
     saves: list[Saved] = noted(list, Use.AT_END | Use.WEIGHED)
     # by what a file is given by, and by its name, in whichever folder: whether all that is saved there is on the CPU
     saved_on_cpu: dict[object, bool] = noted(dict)
-    # by the same: the options under which something may be saved there
-    saved_when: dict[object, Condition] = noted(dict)
+    # by the entry point that saves, and by the same: the options under which something may be saved there
+    saved_when: dict[tuple[Entry, object], Condition] = noted(dict)
     # files and state dicts that went through a call that cannot be looked into, or whose keys the program uses
     handled: set[object] = noted(set, Use.WEIGHED)
     # calls of load_state_dict with what a file holds
@@ -124,9 +126,9 @@ def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> V
     mapped = arguments.get(1, "map_location")
     device_choice.request_literal(machine, mapped, device_choice.argument(node, 1, "map_location"), node, node)
     if (mapped is None or mapped == NONE) and not arguments.spread:
-        reach = machine.tested & machine.decided
+        reach, entry = machine.tested & machine.decided, machine.now[Calls].entry
         scene = replace(machine.scene, reach=reach, when=reach & ranks.joined_when(machine))
-        to_path, to_name = (reach.but_not(noted.saved_when.get(key, NEVER)) for key in (given, name))
+        to_path, to_name = (reach.but_not(noted.saved_when.get((entry, key), NEVER)) for key in (given, name))
         if _is_parameter(machine, given, name):
             to_name = reach
         written = not to_name.possible or _saves_there_itself(machine, node.args[0].value)
@@ -154,10 +156,10 @@ def saved(machine: Machine, value: Value, arguments: Arguments, node: cst.Call) 
     given, noted = _path(machine, arguments.get(1, "f")), machine.notes[Checkpoints]
     known = noted.saved_on_cpu
     on_cpu = is_on_cpu(machine, value)
-    when = _options_of(machine.path)
+    when, entry = _options_of(machine.path), machine.now[Calls].entry
     for key in (given, _name(machine, arguments.get(1, "f"), node.args[1].value)):
         known[key] = known.get(key, True) and on_cpu
-        noted.saved_when[key] = noted.saved_when.get(key, NEVER) | when
+        noted.saved_when[entry, key] = noted.saved_when.get((entry, key), NEVER) | when
     if given is not None and _is_list_of_unknown(machine, value):
         noted.lists.add(given)
 

@@ -293,12 +293,18 @@ def request(
             Request(node, scene, how, written, follows, names, machine.at_home, fixed, current, number, beside)
         )
     guarding = _device_flags(machine.tested)
-    if guarding is not None and current is None and not machine.now[Calls].standalone:
+    receiver = machine.frame.receiver
+    # By itself, a function may be given anything; what ``__init__`` chooses holds for all methods of the object.
+    of_object = isinstance(receiver, Object) and machine.constructing(receiver)
+    if guarding is not None and current is None and (of_object or not machine.now[Calls].standalone):
         text = _flag_text(machine.tested)
         note = Note(node, f"moved only {text} here")
         helpful = _is_helpful(machine, guarding)
         by_script = _is_script(machine)
-        chosen = Chosen(guarding.negation, _none_of(guarding), note, text, helpful=helpful, by_script=by_script)
+        entry = machine.now[Calls].entry
+        chosen = Chosen(
+            guarding.negation, _none_of(guarding), note, text, helpful=helpful, by_script=by_script, entry=entry
+        )
         of_module = module is not None and modules.is_module(machine, module)
         machine.notes[DeviceChoices].chosen.append(replace(chosen, of_module=of_module))
 
