@@ -287,6 +287,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "same_run": {"saved_on": "cpu"},
         "saved_in_this_mode": {"saved_on": "cpu"},
         "loaded_after_training": {"saved_on": "cpu"},
+        "never_set": {"saved_on": "cpu"},
         "trainer_saves_there": {"saved_on": "cpu"},
         "numbers_read_back": "no tensors are read back",
     },

@@ -76,6 +76,7 @@ from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.names import Names, bind
 from placement_lint.flow.state.program import Program
 from placement_lint.project.finder import Surroundings
+from placement_lint.source.left_unset import left_unset
 
 # Each nested expression or call of the program takes several nested calls here.
 _RECURSION_LIMIT = 12_000
@@ -172,6 +173,7 @@ def analyse(
         machine.recollection = outcomes.forwards
     with _deep_recursion():
         bind(machine, "__name__", Const("__main__"))
+        machine.notes[Program].left_unset = left_unset(module.body)
         machine.scope("module", lambda: statements.execute_all(machine, module.body))
         look_at_the_uncalled(machine, outcomes, thorough)
     visible_devices.look_at_imports(machine, module)

@@ -51,6 +51,7 @@ from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import bind, lookup
+from placement_lint.flow.state.program import Program
 from placement_lint.source.abstract import meaning, words
 from placement_lint.source.abstraction import by_kind, of_kind
 from placement_lint.source.querying import reads_attribute
@@ -432,6 +433,9 @@ def _assign_name(machine: Machine, target: cst.Name, value: Value, node: cst.CST
     if before is not None:
         optimizers.succeeded(machine, target.value, before, value, node)
     bind(machine, target.value, value)
+    at_top = machine.frame.id == machine.module_frame
+    if value == NONE and at_top and target.value in machine.notes[Program].left_unset:
+        machine.override(machine.frame.id, target.value, target.value, NONE)
     schedulers.succeeded(machine, target.value, before, value, node)
 
 

@@ -42,5 +42,7 @@ class Program(Notes):
     labels: dict[int, str | cst.CSTNode] = noted(dict, Use.WATCHED | Use.INCIDENTAL | Use.REPEATED)
     # by the id of an unknown part of a module: the id of that module
     outer: dict[int, int] = noted(dict, Use.WATCHED | Use.INCIDENTAL)
+    # the names of the program's own file that are None unless its users edit it
+    left_unset: frozenset[str] = noted(frozenset)
     # by its cell: the value of a setting once something may have overridden it
     overridden: dict[Cell, Symbol] = noted(dict, Use.DERIVED)
