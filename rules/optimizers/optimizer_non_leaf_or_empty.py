@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events.schema import GeneratorExhausted, NonLeafOptimized
+from placement_lint.flow.events.schema import GeneratorExhausted, NonLeafOptimized, OptimizerEmpty
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Raises, Sees
 from placement_lint.replaying import argument_as, claimed
 from placement_lint.rewriting import appended, listed, safe
@@ -16,7 +16,8 @@ PAGE = Page(
     what="""\
 Reports an optimizer with a tensor that is computed from the intended leaf
 (`torch.zeros(3, requires_grad=True).to(device)`), and an optimizer, `clip_grad_norm_` or a loop
-with a generator of parameters that is already exhausted.
+with a generator of parameters that is already exhausted. Also an optimizer with an empty list, such as one of the
+tensors that require grad among detached copies.
 """,
     why="""\
 - `t.to(device)`, `t.cuda()`, `t.double()` or `t * 0.1` of a tensor that requires grad is not a leaf if it is a new
@@ -50,11 +51,13 @@ optimizer.step()
 - The tensor is already on that device or of that dtype.
 - The tensor is computed under `torch.no_grad()`.
 - The parameters are kept in a list, or `model.parameters()` is called each time.
+- A param group without tensors (`{"params": []}`) is allowed, and so is a list that is filled before.
 - A loop over the generator may end early, or only `next()` is called on it.
 """,
     fix="""\
 Create the tensor on its device, or call `requires_grad_()` after the move. Make a generator that is used twice a
-list, `params = list(model.parameters())`. This fix is offered and safe.
+list, `params = list(model.parameters())`. This fix is offered and safe. Call `requires_grad_()` on copies that are to
+be trained.
 """,
 )
 
@@ -71,6 +74,18 @@ def check_leaf(event: NonLeafOptimized) -> Iterator[Problem]:
         replay=Replay(
             repairs=(appended(event.made, "detach().requires_grad_()"), argument_as(event.node, "leaves_for({})"))
         ),
+    )
+
+
+def check_empty(event: OptimizerEmpty) -> Iterator[Problem]:
+    why = " because no tensor passes its test" if event.filtered else ""
+    yield Problem(
+        event.node,
+        f"`{event.label}` is empty{why}: the optimizer raises ValueError (optimizer got an empty parameter list)",
+        (Note(event.made, "the list is created here"),),
+        advice="call `requires_grad_()` on the copies" if event.filtered else "pass it the parameters",
+        facts={"how": "nothing"},
+        replay=Replay(repairs=(argument_as(event.node, "[torch.nn.Parameter(torch.ones(1))]"),)),
     )
 
 
@@ -110,7 +125,9 @@ def flagged(facts: Facts) -> str:
 
 def control(facts: Facts) -> str:
     how = facts["how"]
-    return _given({**facts, "listed": True} if how in ("empty", "clipped") else {**facts, "asked": "afterwards"})
+    return _given(
+        {**facts, "listed": True} if how in ("empty", "clipped", "nothing") else {**facts, "asked": "afterwards"}
+    )
 
 
 def _given(facts: Facts) -> str:
@@ -120,6 +137,9 @@ def _given(facts: Facts) -> str:
 
     if facts["how"] in ("empty", "clipped"):
         return _taken_twice(facts)
+    if facts["how"] == "nothing":
+        torch.optim.SGD([torch.ones(SIDE, requires_grad=True)] if facts["listed"] else [], lr=0.1)
+        return "the optimizer has a parameter"
     asked_before = facts["asked"] == "before"
     tensor = _converted(torch.ones(SIDE, requires_grad=asked_before), facts)
     if not asked_before:
@@ -190,6 +210,6 @@ RULE = Rule(
     "optimizer-non-leaf-or-empty",
     Severity.ERROR,
     PAGE,
-    {NonLeafOptimized: check_leaf, GeneratorExhausted: check_generator},
+    {NonLeafOptimized: check_leaf, OptimizerEmpty: check_empty, GeneratorExhausted: check_generator},
     experiment=EXPERIMENT,
 )

@@ -556,6 +556,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "score_that_is_loaded": "it was trained elsewhere",
     },
     "optimizer-non-leaf-or-empty": {
+        "copies_require_grad": REPAIRED,
+        "filled_list": {"how": "nothing", "listed": True},
         "counted_and_asked_again": REPAIRED,
         "options_as_keywords": "the device is the CPU in the end",
         "module_or_parameters": REPAIRED,

@@ -699,6 +699,15 @@ class NonLeafOptimized(Event):
 
 
 @dataclass(frozen=True)
+class OptimizerEmpty(Event):
+    """An optimizer gets a list without items, which ``made`` creates; ``filtered`` if its tests exclude all tensors."""
+
+    label: str
+    made: cst.CSTNode
+    filtered: bool
+
+
+@dataclass(frozen=True)
 class GeneratorExhausted(Event):
     """``use``, or a ``loop``, reads the parameters from a generator that is exhausted; ``maker`` made it."""
 

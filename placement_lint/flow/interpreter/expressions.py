@@ -272,7 +272,9 @@ def _comprehended(machine: Machine, loop: cst.CompFor, make: Callable[[], Value]
         results = _values(machine, loop, items, make)
     all_known = iteration.items_of(machine, iterable)
     exact = all_known is not None and all_known.exact
-    return results, exact and not loop.ifs and loop.inner_for_in is None, iterable
+    # Tests that are surely false for the item that represents all unknown ones leave nothing.
+    exact = not results if loop.ifs else exact
+    return results, exact and loop.inner_for_in is None, iterable
 
 
 def _values(machine: Machine, loop: cst.CompFor, items: Iterable[Value], make: Callable[[], Value]) -> list[Value]:

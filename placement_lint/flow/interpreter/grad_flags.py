@@ -25,7 +25,7 @@ def check(machine: Machine, owner: Value, name: str, node: cst.CSTNode, text: st
         return
     label = source_text(text)
     leaf = isinstance(owner, Tensor) and (owner.role is Role.PARAMETER or bool(owner.uid))
-    plain = isinstance(owner, Tensor) and owner.role is Role.PLAIN and gradients.are_not_asked_for(owner)
+    plain = isinstance(owner, Tensor) and owner.role is Role.PLAIN and gradients.are_not_asked_for(machine, owner)
     written, thing = source_text(_written(node)), label.removesuffix(f".{name}")
     machine.emit(GradFlagAssigned(node, machine.scene, label, thing, name, written, on_module, leaf, plain))
 

@@ -11,6 +11,7 @@ import libcst as cst
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
+    FALSE,
     NONE,
     TRUE,
     Const,
@@ -46,6 +47,8 @@ class Gradients(Notes):
 
     # it assigns to ``.grad`` itself: gradients may come from anywhere
     by_hand: bool = noted(bool, Use.SHARED)
+    # it asks for gradients of a tensor without an identity, which may be any tensor
+    asks_anywhere: bool = noted(bool, Use.SHARED)
 
 
 @contextmanager
@@ -85,8 +88,10 @@ def parameters(tensor: Tensor) -> frozenset[int]:
     return tensor.backward.parameters | {tensor.uid} if own else tensor.backward.parameters
 
 
-def are_not_asked_for(tensor: Tensor) -> bool:
+def are_not_asked_for(machine: Machine, tensor: Tensor) -> bool:
     """Whether a tensor surely asks for no gradient: it was made so, and computed of none that does."""
+    if not tensor.uid and machine.notes[Gradients].asks_anywhere:
+        return False
     return not tensor.leaf.requires_grad and tensor.backward.reached == frozenset() and not tensor.backward.parameters
 
 
@@ -97,8 +102,12 @@ def severed(tensor: Tensor) -> Tensor:
 
 def ask(machine: Machine, tensor: Tensor, value: Value) -> None:
     """``t.requires_grad_(value)``, ``t.requires_grad = value``: the tensor itself, by whatever name."""
-    if tensor.uid and tensor.role is not Role.PARAMETER:
+    if tensor.role is Role.PARAMETER:
+        return
+    if tensor.uid:
         machine.write(tensor.uid, ASKED, value)
+    else:
+        machine.notes[Gradients].asks_anywhere |= value != FALSE
 
 
 def as_asked(machine: Machine, value: Value) -> Value:

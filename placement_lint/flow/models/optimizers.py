@@ -32,7 +32,7 @@ from placement_lint.flow.domain.values import (
     alternatives,
     compare,
 )
-from placement_lint.flow.events.schema import NonLeafOptimized, OptimizerStale, OptimizerStateStranded
+from placement_lint.flow.events.schema import NonLeafOptimized, OptimizerEmpty, OptimizerStale, OptimizerStateStranded
 from placement_lint.flow.models import checkpoints, device_choice, gradients, modules, trainable
 from placement_lint.flow.models.gradients import Gradients
 from placement_lint.flow.models.handlers import Handlers
@@ -108,6 +108,7 @@ def build(
     if params is not None and node.args:
         gradients.take(machine, params, _short(name), written or node.args[0].value, node)
         _report_non_leaves(machine, params, node)
+        _report_empty(machine, machine.restrict(params), written or node.args[0].value, node)
     machine.lift(lambda *_: _take(machine, optimizer, params), *trainable.flags(machine, params))
     machine.write(optimizer.id, _KEEPS_STATE, Const(_keeps_state(name, arguments)))
     machine.write(optimizer.id, _BLOCK, Fact("block", machine.block_around()))
@@ -132,6 +133,13 @@ def _report_non_leaf(machine: Machine, option: Value, node: cst.Call) -> Value:
     for item in trainable.grouped(machine, option):
         _report_non_leaves(machine, item, node)
     return NONE
+
+
+def _report_empty(machine: Machine, params: Value, written: cst.CSTNode, node: cst.Call) -> None:
+    """``Adam([])`` raises, other than a param group without tensors (`Optimizer.__init__`)."""
+    if isinstance(params, Object) and content(machine, params) == Sequence(()):
+        filtered = isinstance(params.node, (cst.ListComp, cst.GeneratorExp, cst.SetComp))
+        machine.emit(OptimizerEmpty(node, machine.scene, source_text(written), params.node, filtered))
 
 
 def _take(machine: Machine, optimizer: Object, params: Value | None) -> Value:

@@ -152,7 +152,7 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
         asked = machine.question(machine.part(tensor.place.id, name, name, type="bool"), text=node)
         on_gpu = answered(asked, True) & machines(ONE_GPU | MANY_GPUS)
         return machine.either(((on_gpu, TRUE), (on_gpu.negation, FALSE)))
-    if name == "requires_grad" and tensor.role is Role.PLAIN and gradients.are_not_asked_for(tensor):
+    if name == "requires_grad" and tensor.role is Role.PLAIN and gradients.are_not_asked_for(machine, tensor):
         return FALSE
     if name in HOST_VALUE_ATTRIBUTES:
         if name in _MEASURES:
