@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placement_lint.finding import Severity
-from placement_lint.flow.domain.values import Device, describe
+from placement_lint.flow.domain.values import Device, Symbol, describe
 from placement_lint.flow.events.facts import place_fact
 from placement_lint.flow.events.schema import FirstDeviceMissed
 from placement_lint.probe.experiment import Experiment, Facts, Raises
@@ -16,7 +16,8 @@ from placement_lint.rule import Page, Problem, Replay, Rule
 PAGE = Page(
     what="""\
 Reports a `DataParallel` model that is called while its parameters are not on the first GPU of `device_ids`:
-it was never moved there, or was moved elsewhere last.
+it was never moved there, or was moved elsewhere last. That is so too if an option names the ids and `model.cuda()`
+moves the model to the first GPU of all.
 """,
     why="""\
 Every forward compares the device of each parameter and buffer with `device_ids[0]`
@@ -56,13 +57,15 @@ optimizers other than Adagrad may be built before it.
 
 
 def check(event: FirstDeviceMissed) -> Iterator[Problem]:
+    chosen = event.first.index if isinstance(event.first, Device) else None
     arguments = f"(device_ids={list(event.ids)})" if event.ids else ""
+    move = f"cuda({chosen.text})" if isinstance(chosen, Symbol) else f"to({str(event.first)!r})"
     yield Problem(
         event.node,
         f"{event.label} is on {describe(event.place)} but DataParallel{arguments} needs it on "
         f"{event.first}: the first call raises",
         (*([event.placed] if event.placed else []), event.called),
-        advice=f"call `{event.wrapper}.to({str(event.first)!r})` first",
+        advice=f"call `{event.wrapper}.{move}` first",
         facts={"place": place_fact(event.place), "device_ids": _ids(event), **_order(event)},
         replay=Replay(
             repairs=(appended(event.node, f"to('{place_fact(event.first)}')"),),
@@ -72,9 +75,10 @@ def check(event: FirstDeviceMissed) -> Iterator[Problem]:
 
 
 def _ids(event: FirstDeviceMissed) -> tuple[object, ...]:
-    """The ids of the wrapper; if they are not literal, two that begin with the first device."""
-    index = event.first.index if isinstance(event.first, Device) and isinstance(event.first.index, int) else 0
-    return event.ids or (index, 0 if index else 1)
+    """The ids of the wrapper; if they are not literal, two that begin with the first device, or with any but 0."""
+    index = event.first.index if isinstance(event.first, Device) else 0
+    first = 1 if isinstance(index, Symbol) else index or 0
+    return event.ids or (first, 0 if first else 1)
 
 
 def _order(event: FirstDeviceMissed) -> dict[str, object]:

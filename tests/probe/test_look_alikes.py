@@ -330,6 +330,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "made_once": {"kept": "once", "called_before": True},
     },
     "module-not-on-first-device": {
+        "ids_of_option": REPAIRED,
         "word_of_command_line": {"place": "cuda:0"},
         "devices_of_trainer": "the module is in no DataParallel: no GPUs are named",
         "subclass": "this wrapper moves its module itself",

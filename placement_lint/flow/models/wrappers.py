@@ -7,7 +7,7 @@ inputs, and their outputs are gathered by concatenation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
 
@@ -19,6 +19,7 @@ from placement_lint.flow.domain.path_condition import (
     MANY_GPUS,
     NO_GPU,
     ONE_GPU,
+    answered,
     machines,
 )
 from placement_lint.flow.domain.record import replace
@@ -28,6 +29,7 @@ from placement_lint.flow.domain.values import (
     REPLICA,
     TRUE,
     Class,
+    Comparison,
     Const,
     Device,
     External,
@@ -43,6 +45,8 @@ from placement_lint.flow.domain.values import (
     Symbol,
     Tensor,
     Value,
+    alternatives,
+    compare,
 )
 from placement_lint.flow.events.schema import FirstDeviceMissed, WrappedTwice, WrapperAttributeRead
 from placement_lint.flow.models import (
@@ -58,16 +62,19 @@ from placement_lint.flow.models import (
 from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state.classes import find, foreign_bases, wrapper_base
 from placement_lint.flow.state.containers import content
-from placement_lint.flow.state.devices import as_place
+from placement_lint.flow.state.devices import as_place, current
 from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Around, Replica
+from placement_lint.flow.state.options import is_option
 from placement_lint.rule import Note
 
 _IDS = Slot("device ids")
 _OUTPUT = Slot("output device")
 _DIM = Slot("dim")
+# Of a wrapper whose ids are an option: Const of the nodes that had moved the module by then
+_MOVES = Slot("moved before it was wrapped")
 DATA_PARALLEL = "torch.nn.DataParallel"
 _DATA_PARALLEL = External(DATA_PARALLEL)
 
@@ -167,6 +174,8 @@ def around(
     machine.write(wrapper.id, _IDS, ids)
     machine.write(wrapper.id, _OUTPUT, output)
     machine.write(wrapper.id, _DIM, dim or Const(0))
+    if isinstance(ids, Symbol) and is_option(ids):
+        machine.write(wrapper.id, _MOVES, Const(frozenset({node, *_moves(machine, inner)})))
     return wrapper
 
 
@@ -332,6 +341,7 @@ def _in_replicas(
     replica = machine.now[Replica]
     first = first_device(machine, ids)
     missed = _check_first_device(machine, wrapper, inner, ids, first, node) if first is not None else NONE
+    _check_chosen_device(machine, wrapper, inner, ids, node)
     output = _output_device(machine, wrapper, first)
     if replica.notes:
         return machine.fresh()
@@ -373,6 +383,41 @@ def _check_first_device(
     return missed
 
 
+def _check_chosen_device(machine: Machine, wrapper: Object, inner: Object | Symbol, ids: Value, node: cst.Call) -> None:
+    """The module is on the first GPU, and an option names the ids: these need not begin with 0.
+
+    A single id moves the module in the constructor, so only a later move is wrong for all other ids.
+    """
+    known = machine.read(wrapper.id, _MOVES)
+    moves = known.value if isinstance(known, Const) else None
+    if not isinstance(ids, Symbol) or not isinstance(moves, frozenset) or current(machine) is not None:
+        return
+    first = machine.part(ids.id, ("item", 0), f"{ids.text}[0]", ids)
+    is_zero = machine.equality(first, Const(0), f"{ids.text}[0] == 0")
+
+    def report(placed: Value) -> Value:
+        if not isinstance(placed, Placed) or placed.note is None or placed.note.node in moves:
+            return NONE
+        if compare(placed.place, Device("cuda", 0)) is Comparison.SAME:
+            _emit_missed(machine, wrapper, ids, Device("cuda", first), placed, node)
+        return NONE
+
+    def report_all() -> Value:
+        for placed in dict.fromkeys(placed for _, placed in modules.placements(machine, inner)):
+            machine.lift(report, placed)
+        return NONE
+
+    machine.fork(((answered(is_zero, False), report_all), (answered(is_zero, True), lambda: NONE)))
+
+
+def _moves(machine: Machine, module: Object | Symbol) -> Iterator[cst.CSTNode]:
+    """The statements that moved parts of a module."""
+    for _, placed in modules.placements(machine, module):
+        for _, option in alternatives(placed):
+            if isinstance(option, Placed) and option.note is not None:
+                yield option.note.node
+
+
 def _unless_missed(machine: Machine, missed: Value, output: Value) -> Value:
     """The output of a call, on an unknown device if the module was left on the CPU.
 
@@ -395,24 +440,28 @@ def _first_device_missed(
     if not isinstance(placed, Placed) or not modules.provably_off(placed.place, first):
         return NONE
     if placed.place != CPU or not device_choice.finds_tensor_on_gpu(machine.path):
-        inner = machine.read(wrapper.id, modules.INNER)
-        name = machine.label(inner) if inner is not None else ""
-        label = f"`{name}`" if name else "the module"
-        machine.emit(
-            FirstDeviceMissed(
-                wrapper.node,
-                machine.scene,
-                label,
-                machine.label(wrapper, name or "model"),
-                _literal_ids(machine, ids),
-                first,
-                placed.place,
-                placed.note,
-                Note(node, "called here"),
-            )
-        )
+        _emit_missed(machine, wrapper, ids, first, placed, node)
         return TRUE if placed.place == CPU else NONE
     return NONE
+
+
+def _emit_missed(machine: Machine, wrapper: Object, ids: Value, first: Place, placed: Placed, node: cst.Call) -> None:
+    inner = machine.read(wrapper.id, modules.INNER)
+    name = machine.label(inner) if inner is not None else ""
+    label = f"`{name}`" if name else "the module"
+    machine.emit(
+        FirstDeviceMissed(
+            wrapper.node,
+            machine.scene,
+            label,
+            machine.label(wrapper, name or "model"),
+            _literal_ids(machine, ids),
+            first,
+            placed.place,
+            placed.note,
+            Note(node, "called here"),
+        )
+    )
 
 
 def _output_device(machine: Machine, wrapper: Object, first: Place | None) -> Place:
