@@ -78,13 +78,14 @@ to another device. Within `forward`, use the device of an input instead.
 
 def check(event: CudaRequested) -> Iterator[Problem]:
     legacy = event.how.startswith("torch.cuda.")
+    movable = not legacy and not event.fixed and event.used is None
     ignores = f"`{event.how}` uses CUDA although the program chooses its device ({event.choice_text})"
     yield Problem(
         event.node,
         f"{ignores}: it raises or is on another device than the rest",
         (event.choice, *([event.used] if event.used is not None else [])),
         advice="use the chosen device",
-        rewrite=None if legacy or event.fixed else unsafe(f"use `{event.device}`", on_device(event.node, event.device)),
+        rewrite=unsafe(f"use `{event.device}`", on_device(event.node, event.device)) if movable else None,
         facts={"legacy": legacy},
         replay=Replay(repairs=() if event.fixed else tuple(_on(event, device) for device in _devices(event)), gpus=0),
         for_any_caller=True,

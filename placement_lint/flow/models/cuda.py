@@ -52,8 +52,11 @@ def device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
         ranks.name_gpu(machine, place.index if isinstance(place, Device) else None, node, works=False)
         if isinstance(place, Symbol):
             return replace(place, type=devices.DEVICE)
-        return replace(place, built=True) if isinstance(place, Device) else place
+        if not isinstance(place, Device):
+            return place
+        return replace(place, built=True, written=node if by_number else place.written)
 
+    by_number = bool(node.args) and isinstance(node.args[0].value, cst.Integer)
     given = arguments.get(0, "device") or arguments.keyword("type")
     with machine.as_written():
         return machine.lift(lambda kind: name_device(make(kind)), given) if given is not None else machine.fresh()

@@ -292,11 +292,17 @@ def request(
         machine.notes[DeviceChoices].requests.append(
             Request(node, scene, how, written, follows, names, machine.at_home, fixed, current, number, beside)
         )
+    if current is None:
+        _note_guard(machine, node, module)
+
+
+def _note_guard(machine: Machine, node: cst.CSTNode, module: Object | Symbol | None) -> None:
+    """Something is moved to CUDA: if a test of the program guards that, it chooses the device."""
     guarding = _device_flags(machine.tested)
     receiver = machine.frame.receiver
     # By itself, a function may be given anything; what ``__init__`` chooses holds for all methods of the object.
     of_object = isinstance(receiver, Object) and machine.constructing(receiver)
-    if guarding is not None and current is None and (of_object or not machine.now[Calls].standalone):
+    if guarding is not None and (of_object or not machine.now[Calls].standalone):
         text = _flag_text(machine.tested)
         note = Note(node, f"moved only {text} here")
         helpful = _is_helpful(machine, guarding)
@@ -335,6 +341,8 @@ def request_number(machine: Machine, given: Symbol, node: cst.CSTNode, module: O
     """``x.cuda(args.gpu)`` and ``x.cuda(gpus[0])`` need CUDA, whatever the number is."""
     if not _names_process(given):
         request(machine, node, node, module, fixed=True, number=given)
+    elif machine.now[Context].worker is None:
+        _note_guard(machine, node, module)
 
 
 def request_current(machine: Machine, given: Value, node: cst.Call) -> None:
