@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from itertools import combinations
 from operator import or_
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -287,12 +288,30 @@ def _sayable(charge: _Charge, by_options: bool = False) -> dict[str, int]:
     if shown := reduce(or_, certain, 0) & reach.machines:
         return {"": shown}
     given = _given(charge)
-    ways: dict[str, int] = {}
+    cases: dict[_Decisions, int] = {}
     for cube in wrong.cubes:
-        decision, shown = _decision(cube, given, charge, by_options), cube.machines & reach.machines
-        if decision is not None and shown:
-            ways[decision] = ways.get(decision, 0) | shown
+        decisions, shown = _decisions(cube, given, charge, by_options), cube.machines & reach.machines
+        if decisions is not None and shown:
+            cases[decisions] = cases.get(decisions, 0) | shown
+    ways: dict[str, int] = {}
+    for decisions, shown in cases.items():
+        decision = _in_words(*_without_varied(decisions, cases))
+        ways[decision] = ways.get(decision, 0) | shown
     return ways
+
+
+def _without_varied(decisions: _Decisions, cases: Collection[_Decisions]) -> _Decisions:
+    """Without the value of an option that may have another one, if its default is among them."""
+    for answer in decisions.answers:
+        rest, rivals = decisions.answers - {answer}, answer.question.rivals
+        others = [case.answers - rest for case in cases if rest < case.answers]
+        values = [
+            one for each in others if len(each) == 1 for one in each if one.given and one.question.rivals == rivals
+        ]
+        if rest and rivals is not None and answer in values and len(values) > 1:
+            default = any(preferred_answer(one.question) for one in values)
+            return decisions._replace(answers=rest) if default else decisions
+    return decisions
 
 
 def _given(charge: _Charge) -> frozenset[Answer]:
@@ -306,8 +325,15 @@ def _relaxed(cube: Cube) -> Cube:
     return Cube(cube.machines, frozenset(answer for answer in cube.answers if not is_precondition(cube, answer)))
 
 
-def _decision(cube: Cube, given: Collection[Answer], charge: _Charge, by_options: bool) -> str | None:
-    """The decisions under which a case holds, in words, if they are simple enough to describe; else None.
+class _Decisions(NamedTuple):
+    """Decisions of the program, and whether all other options must have their defaults."""
+
+    answers: frozenset[Answer]
+    by_default: bool = False
+
+
+def _decisions(cube: Cube, given: Collection[Answer], charge: _Charge, by_options: bool) -> _Decisions | None:
+    """The decisions under which a case holds, if they are simple enough to describe; else None.
 
     One decision of the program, or two that its user makes by options. If there are more, the answers that options give
     by default are dropped. ``by_options`` for only those of the decisions that its user makes.
@@ -315,7 +341,7 @@ def _decision(cube: Cube, given: Collection[Answer], charge: _Charge, by_options
     open_ = _open(cube, given)
     free = [answer for answer in open_ if not is_precondition(cube, answer)]
     if not free:
-        return ""
+        return _Decisions(frozenset())
     enough = _decisive(open_, cube, charge)
     first = open_ if any(_is_left_over(answer, open_) for answer in enough) else enough
     ways = [_without_rivals(each) for each in (first, free, _decisive(free, cube, charge), _not_default(free))]
@@ -325,7 +351,8 @@ def _decision(cube: Cube, given: Collection[Answer], charge: _Charge, by_options
         return None
     if any(_is_left_over(answer, open_) for answer in decisions):
         return None
-    return _in_words(decisions)
+    by_default = not by_options and decisions == ways[3] and len(decisions) < len(ways[1])
+    return _Decisions(frozenset(decisions), by_default)
 
 
 def _open(cube: Cube, given: Collection[Answer]) -> list[Answer]:
@@ -343,9 +370,10 @@ def _options_of(cube: Cube, given: Collection[Answer]) -> list[Answer]:
     return [] if odd or not all(_can_be_said([one]) and _is_of_user(one) for one in free) else free
 
 
-def _in_words(decisions: Collection[Answer]) -> str:
-    ordered = sorted(decisions, key=lambda answer: answer.question.number)
-    return f"when {' and '.join(answer.words for answer in ordered)}"
+def _in_words(decisions: Collection[Answer], by_default: bool = False) -> str:
+    ordered = [answer.words for answer in sorted(decisions, key=lambda answer: answer.question.number)]
+    ordered += ["the other options have their defaults"] if by_default else []
+    return f"when {' and '.join(ordered)}" if ordered else ""
 
 
 # Each kind of machine.
