@@ -335,28 +335,38 @@ def _dict_comprehension(machine: Machine, node: cst.DictComp) -> Value:
 def _call(machine: Machine, node: cst.Call) -> Value:
     machine.spend()
     callee = evaluate(machine, node.func)
+    values = [evaluate(machine, argument.value) for argument in node.args]
+    if machine.dead:
+        return NONE
+    machine.note_site(node)
+    imports.note_use(machine, callee, node)
+    # One of several dicts may have keywords that the others lack.
+    unpacked = [value for argument, value in zip(node.args, values, strict=True) if argument.star == "**"]
+    return machine.lift(
+        lambda *chosen: calls.call(machine, callee, _given(machine, node, values, chosen), node), *unpacked
+    )
+
+
+def _given(machine: Machine, node: cst.Call, values: Many[Value], unpacked: Many[Value]) -> Arguments:
+    """The arguments of a call, of these values; the dicts that it unpacks are ``unpacked``."""
     positional: list[Value] = []
     keywords: dict[str, Value] = {}
     spread = False
-    for argument in node.args:
-        value = evaluate(machine, argument.value)
+    dicts = iter(unpacked)
+    for argument, value in zip(node.args, values, strict=True):
         if argument.star == "*":
             items = content(machine, value)
             taken = extent.joined(Sequence(tuple(positional)), items or Sequence((), exact=False))
             positional, spread = list(taken.items), spread or not taken.exact
         elif argument.star == "**":
-            mapping = _merged(machine, Mapping(()), value)
+            mapping = _merged(machine, Mapping(()), next(dicts))
             keywords.update({key: item for key, item in mapping.items if isinstance(key, str)})
             spread = spread or mapping.rest is not None
         elif argument.keyword is not None:
             keywords[argument.keyword.value] = value
         else:
             positional.append(value)
-    if machine.dead:
-        return NONE
-    machine.note_site(node)
-    imports.note_use(machine, callee, node)
-    return calls.call(machine, callee, Arguments(tuple(positional), keywords, spread), node)
+    return Arguments(tuple(positional), keywords, spread)
 
 
 def _subscript(machine: Machine, node: cst.Subscript) -> Value:
