@@ -61,6 +61,7 @@ from placement_lint.flow.state.records import Unmapped
 from placement_lint.rule import Note
 from placement_lint.source.abstract import meaning
 from placement_lint.source.querying import saves_to_attribute
+from placement_lint.source.walking import nodes_in
 
 # The call, its label, the state dict, the prefix of the module's keys, ``strict``, and the keys that the program made.
 Entry: TypeAlias = "tuple[cst.CSTNode, ...]"
@@ -88,7 +89,7 @@ class Checkpoints(Notes):
     saves: list[Saved] = noted(list, Use.AT_END | Use.WEIGHED)
     # by what a file is given by, and by its name, in whichever folder: whether all that is saved there is on the CPU
     saved_on_cpu: dict[object, bool] = noted(dict)
-    # by the entry point that saves, and by the same: the options under which something may be saved there
+    # by the entry point that saves, and by the same or the form of the name: the options under which it may be saved
     saved_when: dict[tuple[Entry, object], Condition] = noted(dict)
     # files and state dicts that went through a call that cannot be looked into, or whose keys the program uses
     handled: set[object] = noted(set, Use.WEIGHED)
@@ -128,11 +129,13 @@ def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> V
     if (mapped is None or mapped == NONE) and not arguments.spread:
         reach, entry = machine.tested & machine.decided, machine.now[Calls].entry
         scene = replace(machine.scene, reach=reach, when=reach & ranks.joined_when(machine))
-        to_path, to_name = (reach.but_not(noted.saved_when.get((entry, key), NEVER)) for key in (given, name))
-        if _is_parameter(machine, given, name):
-            to_name = reach
-        written = not to_name.possible or _saves_there_itself(machine, node.args[0].value)
-        itself, unwritten = not to_path.possible, to_path & to_name
+        source = node.args[0].value
+        to_path, to_name, to_form = (
+            reach.but_not(noted.saved_when.get((entry, key), NEVER)) if key is not None else reach
+            for key in (given, None if _is_parameter(machine, given, name) else name, _form(machine, source))
+        )
+        written = not (to_name & to_form).possible or _saves_there_itself(machine, source)
+        itself, unwritten = not to_path.possible, to_path & to_name & to_form
         joined = None if ranks.is_one_of_them(machine) else ranks.joined(machine)
         at_home = machine.at_home
         noted.unmapped.append(Unmapped(node, scene, file, name, given, written, itself, unwritten, at_home, joined))
@@ -154,12 +157,12 @@ def _resumes(machine: Machine, file: Value | None, written: str) -> bool:
 def saved(machine: Machine, value: Value, arguments: Arguments, node: cst.Call) -> None:
     """``torch.save(value, file)``: whether all that is saved under a name goes back to the CPU."""
     given, noted = _path(machine, arguments.get(1, "f")), machine.notes[Checkpoints]
-    known = noted.saved_on_cpu
-    on_cpu = is_on_cpu(machine, value)
     when, entry = _options_of(machine.path), machine.now[Calls].entry
-    for key in (given, _name(machine, arguments.get(1, "f"), node.args[1].value)):
-        known[key] = known.get(key, True) and on_cpu
-        noted.saved_when[entry, key] = noted.saved_when.get((entry, key), NEVER) | when
+    name, on_cpu = _name(machine, arguments.get(1, "f"), node.args[1].value), is_on_cpu(machine, value)
+    for key in (given, name):
+        noted.saved_on_cpu[key] = noted.saved_on_cpu.get(key, True) and on_cpu
+    for written in (given, name, _form(machine, node.args[1].value)):
+        noted.saved_when[entry, written] = noted.saved_when.get((entry, written), NEVER) | when
     if given is not None and _is_list_of_unknown(machine, value):
         noted.lists.add(given)
 
@@ -177,6 +180,28 @@ def _is_switch(question: Question) -> bool:
     return bool(deciding := switches(question)) and not any(
         isinstance(one, Symbol) and one.preferred is not None and type(one.preferred.value) in (int, float)
         for one in deciding
+    )
+
+
+def _form(machine: Machine, source: cst.BaseExpression) -> tuple[object, ...] | None:
+    """An expression for a name, without the variables of the run in it: ``f"model_{epoch}.pth"`` and ``{best}``."""
+    form = tuple(None if _is_of_this_run(machine, node) else _kind(node) for node in nodes_in(source))
+    return form if None in form and any(isinstance(node, _TEXTS) for node in nodes_in(source)) else None
+
+
+_TEXTS = (cst.SimpleString, cst.FormattedStringText)
+
+
+def _kind(node: cst.CSTNode) -> object:
+    return node.value if isinstance(node, (cst.Name, *_TEXTS)) else type(node)
+
+
+def _is_of_this_run(machine: Machine, node: cst.CSTNode) -> bool:
+    """Whether a node is a variable with a value that does not come from the command line."""
+    known = value_of(machine, node) if isinstance(node, cst.Name) else None
+    return known is not None and all(
+        isinstance(option, Const) or (isinstance(option, Symbol) and not is_option(option))
+        for _, option in alternatives(known)
     )
 
 
