@@ -78,6 +78,51 @@ def test_what_cannot_move_a_module_leaves_it_where_it_is(
     assert {finding.code for finding in result.findings} == codes
 
 
+BODY = """
+    from torch import nn
+
+    class Body(nn.Module):
+        def __init__(self, gpu):
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+            if gpu:
+                {line}
+
+        def forward(self, x):
+            return self.layer(x)
+"""
+HEAD = """
+    import torch
+    from torch import nn
+    from body import Body
+
+    gpu = torch.cuda.is_available()
+    body, head, x = Body(gpu), nn.Linear(4, 2), torch.ones(1, 4)
+    if gpu:
+        head, x = head.cuda(), x.cuda()
+    print(head(body(x)))
+"""
+
+
+@pytest.mark.parametrize("refused", [{"forward"}, {"forward", "__init__"}])
+@pytest.mark.parametrize(
+    ("line", "codes"), [("print('gpu')", {"DPL503"}), ("self.layer = self.layer.cuda()", set())], ids=["stays", "moves"]
+)
+def test_a_module_that_moves_its_parts_is_not_where_it_was_built(
+    refused: set[str], line: str, codes: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reaches = calls.reaches
+
+    def all_but_refused(machine: Machine, function: Function, arguments: calls.Arguments) -> bool:
+        return function.name not in refused and reaches(machine, function, arguments)
+
+    monkeypatch.setattr(calls, "reaches", all_but_refused)
+    (tmp_path / "body.py").write_text(dedent(BODY).format(line=line))
+    (tmp_path / "train.py").write_text(dedent(HEAD))
+    result = check_files(Selection([tmp_path / "train.py"]), Job(Settings(root=tmp_path)), jobs=1)
+    assert {finding.code for finding in result.findings} == codes
+
+
 def test_calls_of_functions_that_are_never_analysed_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -290,6 +290,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "saved_in_this_mode": {"saved_on": "cpu"},
         "loaded_after_training": {"saved_on": "cpu"},
         "never_set": {"saved_on": "cpu"},
+        "best_of_this_run": {"saved_on": "cpu"},
         "trainer_saves_there": {"saved_on": "cpu"},
         "numbers_read_back": "no tensors are read back",
     },
@@ -422,6 +423,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "waits": {"waits": True},
     },
     "numpy-on-cuda": {
+        "columns_of_output": REPAIRED,
         "array_put_there": "it is an array",
         "forward_of_unknown_class": {"place": "cpu"},
         "one_of_many_models": REPAIRED,
@@ -442,6 +444,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "operand-not-moved": {
         "moved_by_other_methods": {"stray": "cuda"},
+        "keywords_under_a_flag": {"stray": "cuda"},
+        "parts_moved_by_themselves": {"stray": "cuda"},
         "unittest_set_up": {"stray": "cuda"},
         "three_switches": REPAIRED,
         "environment_by_option": "whether the variable is set from outside is unknown",

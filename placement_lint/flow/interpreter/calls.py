@@ -36,6 +36,7 @@ from placement_lint.flow.domain.values import (
     Object,
     Parameters,
     Partial,
+    Placed,
     Role,
     Sequence,
     Super,
@@ -449,6 +450,8 @@ def construct(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTN
     initialiser = find(machine, cls, "__init__")
     if _is_detail(machine) or (isinstance(initialiser, Function) and not reaches(machine, initialiser, arguments)):
         machine.write(instance.id, modules.OUTLINE, Const(True))
+        if not _is_detail(machine) and isinstance(initialiser, Function) and imports.may_move(machine, initialiser):
+            machine.write(instance.id, modules.PLACE, Placed(machine.fresh()))
         machine.signals.program.values_given_away(machine, arguments.values(), node)
     elif isinstance(initialiser, Function):
         call_function(machine, initialiser, arguments, node, instance)

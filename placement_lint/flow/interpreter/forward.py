@@ -25,6 +25,7 @@ from placement_lint.flow.domain.values import (
     NONE,
     OWN,
     Class,
+    Comparison,
     Const,
     Device,
     External,
@@ -37,6 +38,7 @@ from placement_lint.flow.domain.values import (
     Tensor,
     Value,
     alternatives,
+    compare,
 )
 from placement_lint.flow.events.schema import Operand
 from placement_lint.flow.interpreter import attributes, calls, members, memo
@@ -373,16 +375,19 @@ def reduced_loss(loss: Tensor, reduction: Value | None) -> Value:
 
 
 def _opaque_forward(machine: Machine, module: Object | Symbol, inputs: list[Operand], node: cst.Call) -> Value:
-    """A module whose forward is not analysed: its output is on the module's device, with unknown structure."""
-    place = modules.place_of(machine, module)
+    """A module whose forward is not analysed: its output is on the device of all its parts, with unknown structure."""
+    place = modules.common_place(machine, module)
     label = node.func
 
     def output(where: Value) -> Value:
         if not isinstance(where, (Device, Symbol)):
             return machine.fresh()
         weights = modules.weights(machine, module, where, label)
+        result = weights.tensor
         if inputs and modules.takes_inputs_as_they_are(module):
-            operations.operate(machine, label, [weights, *inputs], node)
-        return replace(weights.tensor, role=Role.BATCH, scattered=any(given.tensor.scattered for given in inputs))
+            met = operations.operate(machine, label, [weights, *inputs], node)
+            if met is not None and compare(met.place, where) is Comparison.DIFFERENT:
+                result = replace(result, place=met.place)
+        return replace(result, role=Role.BATCH, scattered=any(given.tensor.scattered for given in inputs))
 
     return machine.lift(output, place)

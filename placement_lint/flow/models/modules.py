@@ -423,10 +423,21 @@ def _placed_before(machine: Machine, module: Object | Symbol) -> Value:
 
 def place_of(machine: Machine, module: Object | Symbol) -> Value:
     """The same without the note: a place or a choice of places."""
-    value = placed(machine, module)
+    return _place_in(machine, placed(machine, module))
+
+
+def _place_in(machine: Machine, value: Value) -> Value:
     if isinstance(value, Choice):
         return machine.either([(g, v.place) for g, v in value.alternatives if isinstance(v, Placed)])
     return value.place if isinstance(value, Placed) else machine.fresh()
+
+
+def common_place(machine: Machine, module: Object | Symbol) -> Value:
+    """Where everything below a module is; unknown if its parts are in different places."""
+    places = {place for _, place in placements(machine, module)}
+    if len(places) > 1 or NONE in places:
+        return machine.fresh()
+    return place_of(machine, module) if not places else _place_in(machine, places.pop())
 
 
 def move(machine: Machine, module: Object | Symbol, target: Value, note_node: cst.CSTNode) -> None:

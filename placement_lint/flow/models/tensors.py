@@ -39,6 +39,7 @@ from placement_lint.flow.domain.values import (
     Placed,
     Role,
     Sequence,
+    Slice,
     Source,
     Symbol,
     Tensor,
@@ -93,6 +94,9 @@ def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> 
     if _is_number(tensor, key, node):
         # This raises IndexError; in old versions of PyTorch it was a number of Python's.
         return machine.fresh(node)
+    if tensor.role is Role.BATCH and isinstance(key, Sequence) and any(isinstance(item, Slice) for item in key.items):
+        # No tuple, list or dict has an item under ``[:, 1:5]``.
+        tensor = replace(tensor, role=Role.PLAIN)
     if tensor.role is Role.BATCH:
         if isinstance(key, Const) and isinstance(key.value, str):
             return replace(tensor, uid=0)
