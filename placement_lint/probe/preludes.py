@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -14,9 +15,11 @@ from typing import Any
 
 from placement_lint.probe.rendering import untyped
 from placement_lint.probe.sandbox import Script
+from placement_lint.probe.standins import COUNT
 
 Answer = Mapping[str, Any]
 
+OPTIONS = "*packages, everything=False, workers=False, saved_on='cpu', unset=(), full=False"
 LABEL = "# Stand-ins for what is not there. What follows, down to the call of `stand_in`, is no part of the program."
 PLAIN = "plain"  # what standins.py calls the function of PyTorch's that a wrapper of its own stands before
 
@@ -28,6 +31,7 @@ class Lack:
     ``module:name`` is a name that a library does not have. If there are ``workers``, the processes of loaders stay.
     ``saved_on`` is where those had their tensors who saved the checkpoints.
     Options that are ``unset`` get no value if they can do without. Without ``time``, large tensors have no values.
+    Batches are ``full`` where the program counts on their size.
     """
 
     packages: frozenset[str]
@@ -36,11 +40,12 @@ class Lack:
     saved_on: str = "cpu"
     unset: frozenset[str] = frozenset()
     time: bool = True
+    full: bool = False
 
     @property
     def prelude(self) -> str:
         """Lines that put stand-ins in its place, and in that of files that are not there."""
-        switches = [name for name in ("everything", "workers") if getattr(self, name)]
+        switches = [name for name in ("everything", "workers", "full") if getattr(self, name)]
         given = [*(f'"{package}"' for package in sorted(self.packages)), *(f"{name}=True" for name in switches)]
         given += [f'saved_on="{self.saved_on}"'] if self.saved_on != "cpu" else []
         given += [f"unset={tuple(sorted(self.unset))}"] if self.unset and self.everything else []
@@ -56,8 +61,8 @@ def _definition() -> str:
     note = (
         '"""Put stand-ins in the place of packages, files and options that are not there; give back which are used."""'
     )
-    text = f"{note}\n{source}\ninstall(packages, everything, workers, saved_on, unset)\nreturn used\n"
-    head = f"{LABEL}\ndef stand_in(*packages, everything=False, workers=False, saved_on='cpu', unset=()):\n"
+    text = f"{note}\n{source}\ninstall(packages, everything, workers, saved_on, unset, full)\nreturn used\n"
+    head = f"{LABEL}\ndef stand_in({OPTIONS}):\n"
     return f"{head}{textwrap.indent(text, '    ')}\n\n"
 
 
@@ -178,9 +183,21 @@ def played(
             script = replace(script, hollow=True)
         elif not lack.everything and not suffices(answer):
             lack = replace(lack, everything=True)
+        elif not lack.full and _wants_more(answer) and not suffices(answer):
+            lack = replace(lack, full=True)
         else:
             break
     return answer, lack
+
+
+def _wants_more(answer: Answer) -> bool:
+    """Whether an error may be due to how few rows a batch has, or how few batches there are."""
+    few = FEW_ROWS.search(str(answer.get("message", "")))
+    return few is not None or "ZeroDivisionError" in answer.get("raised", ())
+
+
+# What PyTorch says of sizes that differ, where one of them is the number of rows of a stand-in.
+FEW_ROWS = re.compile(rf"(size|shape).*\b{COUNT}\b")
 
 
 def is_costly(answer: Answer) -> bool:

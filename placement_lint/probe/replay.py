@@ -39,6 +39,7 @@ STATEMENT = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
 MOST_TRIES = 12  # stand-ins for data that are tried
 MOST_SECONDS = 60.0  # after which nothing more is tried for a finding
 WHOLE_LIMIT = 10.0  # seconds that a whole program may take
+ASKING = ("exists", "isfile", "isdir")  # what asks whether a file is there
 NO_EDITS: Mapping[cst.CSTNode, str] = MappingProxyType({})
 MOST_NAMES = 6  # of stand-ins in a verdict
 LONGEST_COMMAND = 80  # characters of a command line in a verdict
@@ -68,7 +69,7 @@ class Scripted:
     replay adds that mean something else in this program; ``names`` says what tensors stand in for.
     ``packages`` have stand-ins whether they are installed or not. A ``lenient`` one passes over statements that fail on
     the way for an unrelated reason. ``lent`` are other texts for files that it imports, by their paths.
-    ``unset`` options get no value. ``command`` is what it is called with.
+    ``unset`` options get no value. ``command`` is what it is called with. It may ``ask`` for files.
     """
 
     text: str
@@ -93,6 +94,7 @@ class Scripted:
     lent: tuple[tuple[str, str], ...] = ()
     unset: frozenset[str] = frozenset()
     command: Command | None = None
+    asks: bool = False
 
     @property
     def bare(self) -> str:
@@ -118,7 +120,9 @@ class Scripted:
         sight = Sight.of(answer)
         if sight.unable:
             return not (sight.unable.startswith("the slice ") or preludes.is_costly(answer))
-        return not sight.kinds or any(sight.shows(symptom) for symptom in self.symptoms)
+        if not sight.kinds:
+            return not self.asks or self.line in answer.get("reached", ())
+        return any(sight.shows(symptom) for symptom in self.symptoms)
 
     def quoted(self, number: int) -> str:
         return self.text.splitlines()[number - 1].partition(MARK)[0].strip()
@@ -182,7 +186,7 @@ class Entry:
         return _ways(self.path, self.home, self.answers)
 
     def _supply(self, mended: bool = False) -> tuple[Mapping[cst.CSTNode, str], Additions]:
-        supply = next(iter(synthesis.supplies(self.program, self.answers, Replay())))
+        supply = next(iter(synthesis.supplies(self.program, self.answers, Replay(), meant=Path(self.home).stem)))
         return _mending(self.program, self.problems if mended else (), supply.edits, supply.lines)
 
     @property
@@ -427,6 +431,7 @@ class Case:
             lent=self.lent if piece.mended else (),
             unset=synthesis.unset(self.circumstances.answers),
             command=piece.command,
+            asks=any(name in self.program.callers for name in ASKING),
         )
 
     def _repairs_of_others(self) -> Iterator[Repair]:
@@ -722,13 +727,15 @@ class Replayer:
         began, waited, tried, enough = time.monotonic(), self.waited, 0, False
         went_on: set[Ground] = set()  # with the whole program, by the finding, without a symptom
         scripts: set[tuple[Scripted, Ground]] = set()
-        latest: dict[Ground, Played] = {}  # of the whole program
+        latest: dict[tuple[Ground, Command | None], Played] = {}  # of the whole program, as it is called
+        last: dict[Ground, Played] = {}  # of the whole program, however it is called
         hopeless = _Hopeless()
         for ground, piece in ((ground, piece) for ground in places for piece in chain(case.wholes(), case.parts())):
             if time.monotonic() - began > extended(MOST_SECONDS, self.waited - waited):
                 return
             if piece.is_whole:
-                if ground in latest and not _asks_for(case, piece, latest[ground]):
+                before = latest.get((ground, piece.command), last.get(ground))
+                if before is not None and not _asks_for(case, piece, before):
                     continue
             elif (enough or ground in went_on) and piece.entry is None:
                 continue
@@ -740,7 +747,7 @@ class Replayer:
             yield piece, played
             hopeless.learn_from(played, as_meant=bool(piece.supply or not case.circumstances.answers))
             if piece.is_whole:
-                latest[ground] = played
+                latest[ground, piece.command] = last[ground] = played
             tried += not piece.is_whole
             # What lacks a package in a part lacks it in the whole, whatever stands in for data.
             lacks = piece.name == "slice" and "ModuleNotFoundError" in played.sight.kinds
@@ -855,11 +862,12 @@ class Replayer:
 class _Hopeless:
     """What makes no difference to try: command lines that the program refuses, and statements that end it.
 
-    A statement that fails for want of data, before the finding, fails again wherever nothing is passed over.
+    A statement that fails for want of data, before the finding, fails again wherever nothing is passed over and the
+    program is called in the same way.
     """
 
     commands: set[Command] = field(default_factory=set)
-    statements: set[str] = field(default_factory=set)
+    statements: set[tuple[Command | None, str]] = field(default_factory=set)
 
     def learn_from(self, played: Played, as_meant: bool) -> None:
         """``as_meant`` if the program ran under the conditions of the finding."""
@@ -867,12 +875,13 @@ class _Hopeless:
         if played.sight.unable == USAGE and script.command is not None:
             self.commands.add(script.command)
         if as_meant and not played.reached and played.lines and not OTHERWISE.intersection(played.sight.kinds):
-            self.statements.add(script.quoted(played.lines[-1]))
+            self.statements.add((script.command, script.quoted(played.lines[-1])))
 
     def includes(self, script: Scripted) -> bool:
         if script.command in self.commands:
             return True
-        return not script.lenient and any(statement in script.text for statement in self.statements)
+        known = (statement for command, statement in self.statements if command == script.command)
+        return not script.lenient and any(statement in script.text for statement in known)
 
 
 USAGE = "the slice exits with 2"  # what argparse does with a command line that it does not understand

@@ -46,7 +46,9 @@ from torch.utils.data._utils import collate
 F: Any = torch.nn.functional
 COUNT = 8  # how much there is of anything
 WIDTH = 16  # of a layer
+BATCHES = 2  # of a loader
 SIDE = 64  # of an image
+LENGTH = 2048  # of a table
 SIZES = {"mnist": (1, 28, 28), "cifar": (3, 32, 32), "svhn": (3, 32, 32), "usps": (1, 16, 16), "stl": (3, 96, 96)}
 READERS = {  # of packages that may be installed, what takes the path of a file
     "numpy": ("load", "loadtxt", "genfromtxt", "fromfile"), "yaml": ("load", "safe_load"), "PIL.Image": ("open",),
@@ -55,6 +57,8 @@ READERS = {  # of packages that may be installed, what takes the path of a file
     "csv": ("reader", "DictReader"),
 }  # fmt: skip
 LOADS = ("load", "loads")
+COMPILER = "torch.utils.cpp_extension"  # starts processes, which a slice may not
+TABLES = ("numpy.loadtxt", "numpy.genfromtxt")
 DEFAULTS: dict[str, tuple[str, int, Any]] = {  # of options and their places, as they were before they had to be given
     "torch.load": ("weights_only", 9, False), "yaml.load": ("Loader", 1, lambda yaml: yaml.SafeLoader),
 }  # fmt: skip
@@ -181,6 +185,8 @@ class StandIn(torch.nn.Module):
         return int(numbers[0]) if numbers and isinstance(numbers[0], int) else COUNT
 
     def forward(self, *given: Any, **named: Any) -> Any:
+        if "weight" not in self._parameters:
+            return self(*given, **named)  # of an extension, say
         x = next(leaf for leaf in tree_leaves((given, named)) if isinstance(leaf, torch.Tensor))
         if x.is_floating_point() and x.dim() == 4:
             size = min(x.shape[1], WIDTH)
@@ -285,6 +291,8 @@ class StandIn(torch.nn.Module):
         held = (self._named, *self._given) if isinstance(key, str) else ()
         if held and (self._rows or any(isinstance(one, dict) and key in one for one in held)):
             return getattr(self, key)
+        if key not in self._parts and self._rows and isinstance(key, int):
+            self._parts[key] = torch.randint(0, 2, (self._rows,)) if key in (1, -1) else self._tensor(self._rows)
         if key not in self._parts:
             self._parts[key] = StandIn(f"{self._path}[{key!r}]")
         return self._parts[key]
@@ -296,6 +304,8 @@ class StandIn(torch.nn.Module):
         return True
 
     def __len__(self) -> int:
+        if "_count" in self.__dict__:
+            return int(self.__dict__["_count"])
         return len(self._given[0]) if self._holds and hasattr(self._given[0], "__len__") else COUNT
 
     @property
@@ -836,6 +846,12 @@ def storing(plain: Any) -> Any:
 OTHER_SHAPE = re.compile("^expand|shape mismatch|must match the existing size")  # in the words of an error
 
 
+def for_squeeze(x: Any, dim: Any, *rest: Any) -> Any:
+    while isinstance(dim, int) and x.dim() <= dim:
+        x = x.unsqueeze(-1)
+    return (x, dim, *rest)
+
+
 def for_mask(x: Any, mask: Any, *rest: Any) -> Any:
     is_old = isinstance(mask, torch.Tensor) and mask.dtype is torch.uint8  # as masks were before there was torch.bool
     return (x, mask.bool() if is_old else mask, *rest)
@@ -862,6 +878,7 @@ FITTED: tuple[tuple[Any, tuple[str, ...], Callable[..., Any]], ...] = (
          "binary_cross_entropy_with_logits", "kl_div"), for_values),
     (torch.Tensor, ("view", "reshape"), for_view),
     (torch.Tensor, ("masked_fill", "masked_fill_", "masked_scatter", "masked_scatter_", "masked_select"), for_mask),
+    (torch.Tensor, ("squeeze",), for_squeeze),
     (torch.nn.LSTM, ("forward",), for_recurrent),
     (torch.nn.GRU, ("forward",), for_recurrent),
     (torch.nn.RNN, ("forward",), for_recurrent),
@@ -980,9 +997,15 @@ def finding(plain: Any) -> Any:
         if ends_program(asking) or asked[asking.f_code, asking.f_lineno] > COUNT:  # which looks for what is not there
             return False
         is_absent = absent(path, asking)
-        if is_absent and not isinstance(path, StandIn) and not os.path.isabs(path) and not os.path.splitext(path)[1]:
+        is_plain = is_absent and not isinstance(path, StandIn) and not os.path.isabs(path)
+        if is_plain and path and not os.path.splitext(path)[1]:
+            folder = os.path.abspath(path)
+            while not exists(folder):
+                folders.add(folder)
+                folder = os.path.dirname(folder)
             os.makedirs(path, exist_ok=True)
-            folders.add(os.path.abspath(path))
+        if is_absent:
+            used.add(f"the file {os.path.basename(str(path))}".strip())
         return is_absent
 
     return found
@@ -1015,16 +1038,20 @@ def checkpoint(device: str) -> Any:
 def loading(owner: Any, plain: Any, name: str, saved_on: str) -> Any:
     """A function that reads a file, and for one that is not there gives a stand-in.
 
-    Where the stand-in comes out of a checkpoint, this fails as it would with tensors that were ``saved_on`` a device.
+    One that comes out of a checkpoint has a tensor that was ``saved_on`` a device: it is where the program loads it, or
+    this fails.
     """
 
     @functools.wraps(plain)
     def loaded(*given: Any, **named: Any) -> Any:
         if given and (made_up(given[0]) if name.endswith("loads") else absent(given[0], sys._getframe(1))):
             used.add(name)
+            if name in TABLES:
+                return table(*given[1:2], **named)
+            read = StandIn(f"{name}()")
             if name == "torch.load" and saved_on != "cpu":
-                plain(checkpoint(saved_on), *given[1:], **named)
-            return StandIn(f"{name}()")
+                read._buffers["_saved"] = plain(checkpoint(saved_on), *given[1:], **named)
+            return read
         option, place, value = DEFAULTS.get(name, ("", -1, None))
         if option not in named and len(given) <= place:
             named[option] = value(owner) if callable(value) else value
@@ -1032,6 +1059,18 @@ def loading(owner: Any, plain: Any, name: str, saved_on: str) -> Any:
         return plain(*given, **named)
 
     return loaded
+
+
+def table(dtype: Any = float, **named: Any) -> Any:
+    """What a file with rows of numbers has: the first column counts the rows, the last one has a few classes."""
+    import numpy
+
+    rows = numpy.arange(LENGTH)
+    columns = named.get("usecols", range(WIDTH))
+    columns = [columns] if isinstance(columns, int) else columns
+    cells = numpy.stack([rows if column == 0 else (rows + column) % COUNT for column in columns], 1).squeeze()
+    cells = cells.astype(float if dtype is None else dtype)
+    return tuple(cells.T) if named.get("unpack") else cells
 
 
 def listing(plain: Any, name_of: Callable[[str, int], str]) -> Any:
@@ -1123,6 +1162,16 @@ def tensors_from(plain: Any) -> Any:
     return made
 
 
+def of_arrays(plain: Any) -> Any:
+    """A function that takes stand-ins for arrays as well."""
+
+    @functools.wraps(plain)
+    def made(data: Any, *given: Any, **named: Any) -> Any:
+        return plain(data.__array__() if isinstance(data, StandIn) else data, *given, **named)
+
+    return made
+
+
 def variable(plain: Any) -> Any:
     """``Variable``, which takes stand-ins for data as well."""
 
@@ -1150,8 +1199,11 @@ def counting(plain: Any) -> Any:
     return made
 
 
-def alone(plain: Any) -> Any:
-    """A loader that loads in the process that asks it, also where a single batch is not full."""
+def alone(plain: Any, full: bool) -> Any:
+    """A loader that loads in the process that asks it, also where a single batch is not full.
+
+    With ``full``, stand-ins for data are enough for batches that are.
+    """
 
     @functools.wraps(plain)
     def made(loader: Any, *given: Any, **named: Any) -> None:
@@ -1160,6 +1212,9 @@ def alone(plain: Any) -> Any:
         named = {name: value for name, value in named.items() if name not in {*OF_WORKERS, "drop_last"}}
         if isinstance(named.get("batch_size"), StandIn):
             named["batch_size"] = COUNT
+        data, rows = named.get("dataset", next(iter(given), None)), [*given[1:2], named.get("batch_size")][0]
+        if full and isinstance(rows, int) and hasattr(data, "__dict__"):
+            data.__dict__["_count"] = BATCHES * rows
         plain(loader, *given, **named)
 
     return made
@@ -1210,7 +1265,7 @@ def replaced(data: Any, *_: Any) -> None:
 
 
 def size(data: Any) -> int:
-    return COUNT
+    return int(data.__dict__.get("_count", COUNT))
 
 
 def item(data: Any, key: Any) -> Any:
@@ -1290,11 +1345,16 @@ def demanding(plain: Any) -> Any:
 
     @functools.wraps(plain)
     def made(parameter: Any, *given: Any, **named: Any) -> None:
+        if named.get("multiple") and isinstance(named.get("default"), (int, float, str)):
+            named["default"] = (named["default"],)  # as old versions did
+            used.add("the default of multiple")
         plain(parameter, *given, **named)
+        kind, click = parameter.type, sys.modules["click"]
+        if isinstance(kind, click.Path):
+            kind.exists = False  # it need not be there
         if not parameter.required:
             return
         used.add(f"the option {parameter.opts[0]}")
-        kind, click = parameter.type, sys.modules["click"]
         if isinstance(kind, click.Choice):
             value: Any = kind.choices[0]
         else:
@@ -1317,21 +1377,38 @@ def some_value(action: Any) -> Any:
     return [value] if action.nargs in ("+", "*") or isinstance(action.nargs, int) else value
 
 
+def name_classes() -> None:
+    """Let pickle find the classes of stand-ins: they are defined in a function."""
+    home: Any = types.ModuleType("__stand_ins__")
+    sys.modules[home.__name__] = home
+    for kind in (StandIn, Derived, Mapping, Word, Line, Parts, Outputs, Residual, Classifying):
+        kind.__module__, kind.__qualname__ = home.__name__, kind.__name__
+        setattr(home, kind.__name__, kind)
+
+
 # --- putting them in place -------------------------------------------------------------------------------------------
 
 
 def install(
-    packages: tuple[str, ...], everything: bool, workers: bool, saved_on: str, unset: tuple[str, ...] = ()
+    packages: tuple[str, ...],
+    everything: bool,
+    workers: bool,
+    saved_on: str,
+    unset: tuple[str, ...] = (),
+    full: bool = False,
 ) -> None:
     """Put stand-ins in place.
 
     If ``everything`` is there, so are options and files that a program can do without, but for options that stay
-    ``unset``. Loaders start no ``workers`` unless these matter. Checkpoints that are not there have been ``saved_on``
+    ``unset``. Loaders start no ``workers`` unless these matter, and their batches have few rows unless they are to be
+    ``full``. Checkpoints that are not there have been ``saved_on``
     a device.
     """
     builtins.__dict__["__stand_in__"] = StandIn
+    name_classes()
     numbers.Integral.register(StandIn)
-    finder: Any = Finder(packages)
+    finder: Any = Finder((*packages, COMPILER))
+    sys.modules.pop(COMPILER, None)
     adder: Any = Adder()
     sys.meta_path[:0] = [finder, adder]
     for package in packages:
@@ -1368,7 +1445,7 @@ def install(
     reading.next = reading.__next__  # as it was called in Python 2
     if not workers:
         loader: Any = torch.utils.data.DataLoader
-        loader.__init__ = alone(loader.__init__)
+        loader.__init__ = alone(loader.__init__, full)
         pools: tuple[Any, ...] = (multiprocessing, torch.multiprocessing)
         for one in pools:
             one.Pool = pooled
@@ -1380,6 +1457,9 @@ def install(
         arrays: Any = importlib.import_module("numpy")
         arrays.random.choice = sampling(arrays.random.choice, arrays.resize)
         arrays.random.seed = counting(arrays.random.seed)
+    if importlib.util.find_spec("PIL") and "PIL" not in packages:
+        images: Any = importlib.import_module("PIL.Image")
+        images.fromarray = of_arrays(images.fromarray)
     os.mkdir = making(os.mkdir)
     torch.save = saving(torch.save)
     os.listdir = listing(os.listdir, lambda path, i: f"{i}.png")

@@ -39,12 +39,21 @@ class Supply:
 
 
 def supplies(
-    program: Program, answers: frozenset[Answer], replay: Replay, about: cst.CSTNode | None = None
+    program: Program,
+    answers: frozenset[Answer],
+    replay: Replay,
+    about: cst.CSTNode | None = None,
+    meant: str = "",
 ) -> Iterator[Supply]:
-    """What could stand in for the outside, the likeliest first. ``about`` is a node that should be reached."""
+    """What could stand in for the outside, the likeliest first.
+
+    ``about`` is a node that should be reached, ``meant`` the name of a file that should be chosen where there is a
+    choice.
+    """
     bars = _progress_bars(program)
     checkpoints = Checkpoints(program, replay.saved_on)
-    fixed: Edits = _calmed(program, replay.workers) | _arguments(program, answers) | _decisions(program, answers)
+    fixed: Edits = _calmed(program, replay.workers) | _arguments(program, answers, meant)
+    fixed |= _decisions(program, answers)
     fixed |= {bar: f"({source_text(bar.args[0].value)})" for bar in bars}  # which may take more than one line
     fixed |= dict.fromkeys(checkpoints.tests, "True")
     fixed |= _command(program, about) if about is not None else {}
@@ -65,12 +74,18 @@ def supplies(
 # --- the command line ------------------------------------------------------------------------------------------
 
 NOT_GIVEN = " is None"
+OPTIONS = ("add_argument", "option")  # what argparse and click call it to define one
+OTHERWISE = {"action", "is_flag", "nargs", "multiple", "required"}  # make an option something else than one value
+OPPOSITES = {"True": "False", "False": "True", "1": "0", "0": "1"}
 VALUES = {"int": "1", "float": "1.0"}  # of arguments, by their type
 LAUNCHED = ("local_rank", "rank")  # what a launcher tells each process; "--rank", "--local_rank" is the local one
 
 
-def _arguments(program: Program, answers: frozenset[Answer]) -> Edits:
-    """Values for options of the command line: one may have to name another device, or to be given at all."""
+def _arguments(program: Program, answers: frozenset[Answer], meant: str) -> Edits:
+    """Values for options of the command line: one may have to name another device, or to be given at all.
+
+    An option that chooses between several things by name chooses what is ``meant``.
+    """
     elsewhere = {
         answer.question.text.rpartition(".")[2]
         for answer in answers
@@ -82,12 +97,16 @@ def _arguments(program: Program, answers: frozenset[Answer]) -> Edits:
         if not answer.given and answer.question.text.endswith(NOT_GIVEN)
     }
     truly = {word for answer in answers if answer.given for word in re.findall(r"\w+", answer.question.text)}
-    switched_on = {answer.question.text.rpartition(".")[2] for answer in answers if answer.given}
+    said = {
+        answer.question.text.rpartition(".")[2]: answer.given
+        for answer in answers
+        if answer.question.predicate is not ELSEWHERE and not answer.question.text.startswith("self.")
+    }
     edits: Edits = {}
     for node in program.unit_of:
         if isinstance(node, cst.Subscript) and source_text(node.value) == "sys.argv":
             edits[node] = _key(program, node) or '"data"'
-    for _, call in program.callers.get("add_argument", ()):
+    for call in [call for name in OPTIONS for _, call in program.callers.get(name, ()) if call.args]:
         option = _Option(call)
         launched = next((name for name in LAUNCHED if name in option.names), "")
         if launched:
@@ -96,11 +115,20 @@ def _arguments(program: Program, answers: frozenset[Answer]) -> Edits:
             edits |= option.given("0")
         elif option.name in elsewhere:
             edits |= option.given(option.other_device)
-        elif option.name in truly and option.is_empty:
+        elif (option.name in truly and option.is_empty) or (said.get(option.name) and option.is_nothing):
             edits |= option.given(option.some_value)
-        elif option.is_switch and option.name in switched_on:
+        elif option.is_switch and said.get(option.name):
             edits |= option.given("True")
+        elif option.truth is not None and said.get(option.name, option.truth) is not option.truth:
+            edits |= option.given(OPPOSITES[option.default])
+        elif choice := next((one for one in option.choices if meant and _is_named(one, meant)), ""):
+            edits |= option.given(choice)
     return edits
+
+
+def _is_named(choice: str, name: str) -> bool:
+    """Whether the text of a string says this name, in whatever spelling."""
+    return re.sub(r"\W|_", "", choice).lower() == re.sub(r"\W|_", "", name).lower()
 
 
 def unset(answers: frozenset[Answer]) -> frozenset[str]:
@@ -172,11 +200,29 @@ class _Option:
         return default is not None and isinstance(default.value, cst.SimpleString) and not default.value.evaluated_value
 
     @property
+    def is_nothing(self) -> bool:
+        """Whether click makes it one value, and none unless it is given. What argparse makes gets one when it runs."""
+        return (
+            called(self.call) == "option"
+            and self.default in ("", "None")
+            and self.keywords.keys().isdisjoint(OTHERWISE)
+        )
+
+    @property
     def is_switch(self) -> bool:
         """Whether it is true where it is given, and false elsewhere."""
         action = self.keywords.get("action")
         text = action.value if action is not None else None
         return isinstance(text, cst.SimpleString) and text.evaluated_value == "store_true"
+
+    @property
+    def default(self) -> str:
+        return source_text(self.keywords["default"].value) if "default" in self.keywords else ""
+
+    @property
+    def truth(self) -> bool | None:
+        """Whether it is true unless it is given, where it can be the opposite."""
+        return OPPOSITES[self.default] in ("False", "0") if self.default in OPPOSITES else None
 
     @property
     def other_device(self) -> str:
@@ -188,11 +234,14 @@ class _Option:
         return "1" if self.type == "int" else '"cpu"'
 
     @property
+    def choices(self) -> list[str]:
+        given = self.keywords.get("choices")
+        elements = given.value.elements if given is not None and isinstance(given.value, (cst.List, cst.Tuple)) else ()
+        return [source_text(element.value) for element in elements]
+
+    @property
     def some_value(self) -> str:
-        choices = self.keywords.get("choices")
-        if choices is not None and isinstance(choices.value, (cst.List, cst.Tuple)) and choices.value.elements:
-            return source_text(choices.value.elements[0].value)
-        return VALUES.get(self.type, '"data"')
+        return next(iter(self.choices), VALUES.get(self.type, '"data"'))
 
     def given(self, value: str) -> Edits:
         """The call with this default, and without a demand."""

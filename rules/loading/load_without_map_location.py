@@ -82,7 +82,9 @@ def check(event: LoadedWhereSaved) -> Iterator[Problem]:
 def _in_each_rank(event: LoadedWhereSaved) -> Replay:
     here = "all(one.device.index in (None, torch.cuda.current_device()) for one in tensors_in({node}))"
     return Replay(
-        watch=(claimed(event.node, here, "it is loaded onto another rank's GPU", before=True),), crew=TWO_RANKS
+        watch=(claimed(event.node, here, "it is loaded onto another rank's GPU", before=True),),
+        crew=TWO_RANKS,
+        saved_on="cuda:0",
     )
 
 

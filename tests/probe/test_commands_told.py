@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 from textwrap import dedent
 
@@ -12,7 +13,7 @@ from replaying import accused, cases_in
 from placement_lint.finding import Outcome, Verdict
 from placement_lint.probe.commands import Command, commands_for, demands, told_in
 from placement_lint.probe.prober import Prober
-from placement_lint.probe.replay import Replayer
+from placement_lint.probe.replay import Case, Piece, Replayer
 
 CROPPED = """
 import argparse
@@ -133,3 +134,35 @@ def test_what_a_program_demands(tmp_path: Path) -> None:
     for text, expected in (("required=True", True), ("required=False", False), ("default=1", False)):
         path.write_text(dedent(f"parser.add_argument('--lr', {text})"))
         assert demands(str(path)) is expected
+
+
+class OnlyWholes(Case):
+    """A case of whose program no slice is played."""
+
+    def parts(self) -> Iterator[Piece]:
+        return iter(())
+
+
+TWICE = """
+import argparse
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--mode", default="plain")
+args = parser.parse_args()
+print({"deep": 4}[args.mode])
+first, second = torch.nn.Linear(4, 2).cuda(), torch.nn.Linear(4, 2).cuda()
+print(first(torch.ones(8, 4)))
+print(second(torch.ones(8, 4)))
+"""
+
+
+def test_a_fault_behind_another_is_shown_by_the_command_as_well(project: Path, prober: Prober) -> None:
+    (project / "train.py").write_text(TWICE)
+    (project / "README.md").write_text("python train.py --mode deep")
+    path = str(project / "train.py")
+    _, (_, case) = cases_in(TWICE, path)
+    case = OnlyWholes(**{part.name: getattr(case, part.name) for part in fields(case)})
+    verdict, _ = Replayer(prober, [str(project)]).replayed(case)
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+    assert "called with `--mode deep`" in verdict.observed

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import libcst as cst
 import pytest
 from replaying import FIXTURES, accused, case_of
 
@@ -14,7 +15,8 @@ from placement_lint.config.settings import Settings
 from placement_lint.finding import Level, Outcome
 from placement_lint.probe.cases import cases
 from placement_lint.probe.prober import Prober
-from placement_lint.probe.replay import Case, Piece, Replayer
+from placement_lint.probe.replay import Case, Entry, Piece, Replayer
+from placement_lint.probe.units import Program
 from placement_lint.registry import find_rule
 from placement_lint.report.results import Job
 
@@ -243,3 +245,67 @@ def test_a_right_program_that_takes_too_long_is_not_confirmed(prober: Prober) ->
     accusation = accused(text, "nn.Linear(128, 2).cuda()(features)", "nn.Linear(128, 2).cuda()(features.cuda())")
     verdict, _ = Replayer(prober).replayed(accusation)
     assert verdict.outcome is Outcome.INCONCLUSIVE, verdict.observed
+
+
+CHOSEN = """
+import argparse
+from first import First
+from second_net import Second
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--kind", default="first", choices=["first", "second-net"])
+args = parser.parse_args()
+if args.kind == "first":
+    First().train()
+else:
+    Second().train()
+"""
+EITHER = """
+import torch
+
+
+class {name}:
+    def train(self):
+        net = torch.nn.Linear(4, 2).cuda()
+        net(torch.ones(8, 4){moved})
+"""
+
+
+@pytest.mark.parametrize(("moved", "confirmed"), [("", True), (".cuda()", False)])
+def test_a_program_is_told_to_use_the_file_of_the_finding(
+    moved: str, confirmed: bool, prober: Prober, tmp_path: Path
+) -> None:
+    text = EITHER.format(name="Second", moved=moved)
+    path, main = tmp_path / "second_net.py", tmp_path / "main.py"
+    path.write_text(text, encoding="utf-8")
+    main.write_text(CHOSEN, encoding="utf-8")
+    (tmp_path / "first.py").write_text(EITHER.format(name="First", moved=".cuda()"), encoding="utf-8")
+    call = f"net(torch.ones(8, 4){moved})"
+    entry = Entry(str(main), str(path), Program(cst.parse_module(CHOSEN)))
+    case = replace(accused(text, call, "net(torch.ones(8, 4).cuda())"), path=str(path), entries=(entry,))
+    verdict, _ = Replayer(prober, [str(tmp_path)]).replayed(case)
+    assert (verdict.outcome is Outcome.CONFIRMED) is confirmed, verdict.observed
+    if confirmed:
+        assert verdict.observed.startswith("program, imported by main.py, of ")
+
+
+RESUMED = """
+import argparse
+import os
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--resume", default="")
+args = parser.parse_args()
+net = torch.nn.Linear(4, 2).cuda()
+if os.path.isfile(args.resume):
+    print("resumed")
+    net(torch.ones(8, 4){moved})
+"""
+
+
+@pytest.mark.parametrize(("moved", "outcome"), [("", Outcome.CONFIRMED), (".cuda()", Outcome.INCONCLUSIVE)])
+def test_what_a_program_only_does_with_a_file_is_reached(moved: str, outcome: Outcome, replayer: Replayer) -> None:
+    case = accused(RESUMED.format(moved=moved), f"net(torch.ones(8, 4){moved})", "net(torch.ones(8, 4).cuda())")
+    verdict, _ = replayer.replayed(case)
+    assert verdict.outcome is outcome, verdict.observed

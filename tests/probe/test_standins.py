@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from replaying import accused, case_of
+from replaying import OnlySlices, accused, case_of
 
 from placement_lint.finding import Outcome, Verdict
 from placement_lint.probe import preludes
@@ -644,3 +644,172 @@ def test_pools_work_without_processes(tmp_path: Path) -> None:
         )
         == "[1, 2]"
     )
+
+
+def test_stand_ins_can_be_saved(tmp_path: Path) -> None:
+    program = """
+    import argparse
+    import pickle
+    import torch
+    from absent import models, thing
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--name", required=True)
+    options = parser.parse_args()
+    pickled = pickle.loads(pickle.dumps((options, options.name, thing, thing(3))))
+    torch.save(models.deep(3), "runs/net.pt")
+    print(pickled[0].name == options.name, torch.load("runs/net.pt")(torch.rand(2, 3, 8, 8)).shape)
+    """
+    assert ran(program, tmp_path) == "True torch.Size([2, 8])"
+
+
+def test_tables_have_rows_of_numbers(tmp_path: Path) -> None:
+    program = """
+    import numpy
+
+    table = numpy.genfromtxt("nodes.content", dtype=numpy.dtype(str))
+    names = {name: i for i, name in enumerate(table[:, 0])}
+    numbers, label = numpy.loadtxt("rows", usecols=(0, 3), unpack=True)
+    print(len(names) == len(table), len(set(table[:, -1])), table[:, 1:-1].astype(float).ndim, numbers[2], label[0])
+    """
+    assert ran(program, tmp_path) == "True 8 2 2.0 3.0"
+
+
+CALLED = """
+import click
+
+
+@click.command()
+@click.argument("folder", type=click.Path(exists=True))
+@click.option("--model", type=click.Path(exists=True))
+@click.option("--rate", type=int, default=0, multiple=True)
+def main(folder, model, rate):
+    print(folder, model, rate)
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.argv[1:] = WORDS
+    main()
+"""
+
+
+def test_what_click_refuses_today(tmp_path: Path) -> None:
+    answers = {(): "data/0 None (0,)", ("gone/a", "--model", "gone/b", "--rate", "3"): "gone/a gone/b (3,)"}
+    for words, expected in answers.items():
+        assert ran(CALLED.replace("WORDS", repr([*words])), tmp_path) == expected
+
+
+def test_extensions_are_not_compiled(tmp_path: Path) -> None:
+    program = """
+    import torch
+    from torch.utils import cpp_extension
+    from torch.utils.cpp_extension import load
+
+    first, second = load("first", sources=["first.cpp"]), cpp_extension.load_inline("second", cpp_sources="")
+    x = torch.rand(2, 3)
+    print(first.forward(x, 3) is x, second.grown(x, scale=2) is x)
+    """
+    assert ran(program, tmp_path) == "True True"
+
+
+def test_a_folder_that_was_made_up_is_a_file_as_well(tmp_path: Path) -> None:
+    program = """
+    import os
+    import torch
+
+    print(os.path.isdir("runs/first"), torch.load("runs")["epoch"] is not None)
+    """
+    assert ran(program, tmp_path, everything=True) == "True True"
+
+
+def test_images_are_made_of_stand_ins(tmp_path: Path) -> None:
+    program = """
+    from absent import thing
+    from PIL import Image
+
+    print(Image.fromarray(thing.numpy()).size)
+    """
+    assert ran(program, tmp_path) == "(64, 64)"
+
+
+def test_a_batch_has_items(tmp_path: Path) -> None:
+    program = """
+    import torch
+    from torchvision import datasets
+
+    batch = next(iter(torch.utils.data.DataLoader(datasets.MNIST("data"), batch_size=4)))
+    print(batch[0].shape, batch[1].squeeze(1).shape, batch[0] is batch[0])
+    """
+    assert ran(program, tmp_path) == "torch.Size([4, 1, 28, 28]) torch.Size([4]) True"
+
+
+# The noise is of as many rows as the loader is asked for, and not of as many as a stand-in has.
+ROWS = """
+import torch
+from torch.utils.data import DataLoader
+from torchvision import datasets
+
+loader = DataLoader(datasets.MNIST("data"), batch_size=64)
+noise = torch.rand(64, 1, 1, 1).cuda()
+for images, _ in loader:
+    images.cuda() * noise{moved}
+    torch.add(images{moved}, noise)
+"""
+
+
+@pytest.mark.parametrize(("moved", "outcome"), [("", Outcome.CONFIRMED), (".cuda()", Outcome.INCONCLUSIVE)])
+def test_batches_are_full_where_a_program_counts_on_it(moved: str, outcome: Outcome, prober: Prober) -> None:
+    call = f"torch.add(images{moved}, noise)"
+    case = accused(ROWS.format(moved=moved), call, "torch.add(images.cuda(), noise)", kind=OnlySlices)
+    verdict, _ = Replayer(prober).replayed(case)
+    assert verdict.outcome is outcome, verdict.observed
+
+
+LOADED_IN_RANKS = """
+import argparse
+import os
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--resume", default="")
+args = parser.parse_args()
+torch.distributed.init_process_group("nccl")
+rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(rank)
+net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2).cuda(), device_ids=[rank])
+if args.resume and os.path.isfile(args.resume):
+    checkpoint = torch.load(args.resume)
+    net.load_state_dict(checkpoint["model"])
+torch.save({"model": net.state_dict()}, "last.pt")
+"""
+
+
+def test_each_rank_loads_what_a_stand_in_holds(prober: Prober) -> None:
+    verdict = verdict_of(LOADED_IN_RANKS, "DPL603", prober)
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+    assert "it is loaded onto another rank's GPU; repaired: no error" in verdict.observed
+    assert "torch.load" in verdict.observed
+
+
+COUNTED = """
+import torch
+from torch.utils.data import DataLoader
+from torchvision import datasets
+
+net = torch.nn.Linear(28, 2).cuda()
+for i, (images, _) in enumerate(DataLoader(datasets.MNIST("data"), batch_size=64)):
+    print(images.shape)
+print(1 / i)
+net(images{moved})
+"""
+
+
+@pytest.mark.parametrize(("moved", "outcome"), [("", Outcome.CONFIRMED), (".cuda()", Outcome.INCONCLUSIVE)])
+def test_there_is_more_than_one_batch_where_a_program_counts_on_it(
+    moved: str, outcome: Outcome, prober: Prober
+) -> None:
+    case = accused(COUNTED.format(moved=moved), f"net(images{moved})", "net(images.cuda())")
+    verdict, _ = Replayer(prober).replayed(case)
+    assert verdict.outcome is outcome, verdict.observed

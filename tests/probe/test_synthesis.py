@@ -204,3 +204,47 @@ def test_a_model_that_was_saved_whole_is_no_number(prober: Prober) -> None:
         "model = model.to(device)\nmodel.eval()", "net = nn.Linear(8, 2)\nnet.load_state_dict(model)"
     )
     assert "'model': net.state_dict()" in case_of(state, "DPL603").smallest.text
+
+
+@pytest.mark.parametrize(
+    ("options", "condition", "default"),
+    [
+        ('"--fast", type=int, default=1', "not args.fast", "default=0"),
+        ('"--fast", type=bool, default=True', "not args.fast", "default=False"),
+        ('"--fast", type=int, default=0', "args.fast", "default=1"),
+    ],
+)
+def test_an_option_is_as_the_condition_of_a_finding_says(options: str, condition: str, default: str) -> None:
+    text = f"""
+    import argparse
+    import torch
+    from torch import nn
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument({options})
+    args = parser.parse_args()
+    model, x = nn.Linear(4, 2).cuda(), torch.randn(8, 4)
+    if {condition}:
+        print(model(x))
+    """
+    supply = next(case_of(dedent(text), "DPL503").slices()).supply
+    assert any(default in edit for edit in supply.values()), supply.values()
+
+
+def test_an_option_of_click_as_well() -> None:
+    text = """
+    import click
+    import torch
+    from torch import nn
+
+    @click.command()
+    @click.option("--load_model", type=click.Path(exists=True), default=None)
+    def main(load_model):
+        model, x = nn.Linear(4, 2).cuda(), torch.randn(8, 4)
+        if load_model:
+            print(model(x))
+
+    main()
+    """
+    supply = next(case_of(dedent(text), "DPL503").slices()).supply
+    assert any('default="data"' in edit for edit in supply.values())
