@@ -176,7 +176,7 @@ def _options_of(path: Condition) -> Condition:
 
 
 def _is_switch(question: Question) -> bool:
-    """Whether options that are no numbers decide it: nobody trains for zero epochs."""
+    """Whether options that are no numbers decide it: a program trains for at least one epoch."""
     return bool(deciding := switches(question)) and not any(
         isinstance(one, Symbol) and one.preferred is not None and type(one.preferred.value) in (int, float)
         for one in deciding
