@@ -63,6 +63,10 @@ PROGRAMS = {
     "zipped lists": "x = [1, 2]\n" + "x = list(zip(x, x))\n" * 60 + "model(x)",
     "arguments": "def f(*a): return a\nx = 1\n" + "x = f(x, x)\n" * 60 + "model(x)",
     "deep lists": "x = []\n" + "x = [x]\n" * 2000 + "model(x)",
+    "nested ranges": "x = 0\n" + "".join(f"{' ' * i}for v{i} in range(20):\n" for i in range(6)) + "      x = x + v1",
+    "nested rows": "r = [[1, 2], [3, 4], [5, 6]]\n"
+    + "".join(f"{' ' * i}for v{i} in r:\n" for i in range(9))
+    + "         if v1[0] in v2: r.append(v3)",
     "a step of 0": "for i in range(0, 3, 0): torch.zeros(i)\nrange()\nrange(1, 2, 3, 4)",
     "a huge range": "for i in range(10**20): torch.zeros(i)\nfor i in range(99999999999999999999999): pass",
     "no batch": "for (x,) in DataLoader(TensorDataset(torch.zeros(3, 3)), batch_size=0): x.cuda()",

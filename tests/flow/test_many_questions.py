@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 from textwrap import dedent
+from types import ModuleType
 
 import pytest
 import shares
 
 from placement_lint.config.settings import Settings
 from placement_lint.flow.domain import path_condition
+from placement_lint.flow.interpreter import statements
 from placement_lint.flow.state import machine
 from placement_lint.project.files import Selection
 from placement_lint.report.results import Job
@@ -26,13 +28,16 @@ def found(*folders: Path) -> set[Place]:
     return {(finding.path, finding.range.line, finding.code) for finding in result.findings}
 
 
-def test_nothing_is_found_only_where_questions_are_not_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("module", "limit"), [(path_condition, "MOST_ASKED"), (statements, "MOST_IN_LOOPS")])
+def test_nothing_is_found_only_because_of_a_limit(
+    module: ModuleType, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folders = [folder for folder in sorted(FIXTURES.iterdir()) if shares.runs(folder.name, shares.PARTS)]
-    all_told_apart = found(*folders)
-    monkeypatch.setattr(path_condition, "MOST_ASKED", 3)
+    exact = found(*folders)
+    monkeypatch.setattr(module, limit, 3)
     blurred = found(*folders)
-    assert blurred <= all_told_apart
-    assert len(blurred) > 0.9 * len(all_told_apart)
+    assert blurred <= exact
+    assert len(blurred) > 0.9 * len(exact)
 
 
 NESTED = """

@@ -44,8 +44,10 @@ from placement_lint.flow.interpreter import (
 from placement_lint.flow.models import autocast, gather, gradients, named_parameters, registries, scatter
 from placement_lint.flow.models.device_choice import DeviceChoices
 from placement_lint.flow.state import devices
+from placement_lint.flow.state.budget import MOST_IN_LOOPS
 from placement_lint.flow.state.classes import SETTER, find, is_module_class
 from placement_lint.flow.state.devices import Context
+from placement_lint.flow.state.extent import are_data
 from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.imports import is_missing, running_file
 from placement_lint.flow.state.machine import Machine
@@ -348,7 +350,18 @@ def _rounds(machine: Machine) -> Iterator[None]:
     around.again = before
 
 
+def _is_too_costly(machine: Machine, place: int) -> bool:
+    """Whether the running loops have used so much that one iteration has to stand for the rest.
+
+    The first two iterations of a loop may use more, because what follows often depends on these.
+    """
+    used = machine.budget.effort - machine.now[Around].effort
+    return used > (MOST_IN_LOOPS if place >= 2 else 4 * MOST_IN_LOOPS)
+
+
 def _for(machine: Machine, node: cst.For) -> None:
+    if not machine.now[Around].loops:
+        machine.now[Around].effort = machine.budget.effort
     with machine.round_by_round():
         iterable = machine.restrict(expressions.evaluate(machine, node.iter))
         _use_up(machine, iterable, node)
@@ -358,7 +371,10 @@ def _for(machine: Machine, node: cst.For) -> None:
             if known is None and _groups_by_name(node):
                 known = named_parameters.pairs(machine, values)
             if known is not None:
-                for item in known:
+                for place, item in enumerate(known):
+                    if _is_too_costly(machine, place) and are_data(machine, known[place:]):
+                        _iteration(machine, node, machine.fresh)
+                        break
                     _iteration(machine, node, partial(_same, item))
             else:
                 for _ in _rounds(machine):

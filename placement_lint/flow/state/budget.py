@@ -18,6 +18,8 @@ ABROAD_FOR_UNCALLED = 200
 # before it reaches code that was not analysed yet. What a function uses on behalf of other files counts several times.
 MOST_BY_FUNCTION = 2_100
 _TIMES_ABROAD = 7
+# What running loops may use before one iteration stands for the remaining ones of loops over numbers and the like.
+MOST_IN_LOOPS = 2_000
 
 
 @dataclass
@@ -26,6 +28,8 @@ class Budget:
     # the remaining amount for code of other files, and the amount spent in the program's own
     abroad: int = ABROAD
     spent: int = 0
+    # the amount spent anywhere, with what each step costs
+    effort: int = 0
     # the amount spent in each function, and the amount that it had spent when it was last entered
     by_function: Counter[cst.CSTNode] = field(default_factory=Counter)
     entered: dict[cst.CSTNode, int] = field(default_factory=dict)
@@ -43,6 +47,7 @@ class Budget:
     def spend(self, function: cst.CSTNode | None, effort: int, abroad: bool) -> None:
         """Count a step of the program's own code, or of other files if ``abroad``."""
         self.fuel -= 1
+        self.effort += effort
         if abroad:
             self.abroad -= effort
         else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from placement_lint.flow.api.bounds import MOST_ITEMS, MOST_NESTED, MOST_REPEATED
 from placement_lint.flow.domain.record import replace
-from placement_lint.flow.domain.values import Choice, Kind, Mapping, Object, Sequence, Value
+from placement_lint.flow.domain.values import Choice, Const, Kind, Mapping, Object, Sequence, Symbol, Value
 from placement_lint.flow.state.heap import ITEMS, MAPPING
 
 if TYPE_CHECKING:
@@ -71,6 +71,22 @@ def _is_endless(machine: Machine, value: Value, owner: int | None) -> bool:
         if not below:
             return False
         level = below
+    return True
+
+
+def are_data(machine: Machine, values: Many[Value]) -> bool:
+    """Whether values are numbers, unknown, or lists and dicts of these."""
+    seen: set[int] = set()
+    pending = list(values)
+    while pending:
+        value = pending.pop()
+        inside = _inside(machine, value)
+        if inside is None:
+            if not isinstance(value, Symbol) and (not isinstance(value, Const) or isinstance(value.value, str)):
+                return False
+        elif not isinstance(value, Object) or value.id not in seen:
+            pending.extend(inside)
+            seen.update([value.id] if isinstance(value, Object) else [])
     return True
 
 

@@ -49,6 +49,8 @@ class Around(Moment):
     guards: list[cst.BaseExpression] = noted(list)
     # the running loops, outermost first
     loops: list[cst.For | cst.While] = noted(list, Use.PASSING | Use.LOCAL)
+    # the effort spent when the outermost one began
+    effort: int = noted(int, Use.PASSING | Use.LOCAL)
     # for each of them the last id before it began: values with a later one may change in each iteration
     rounds: list[int] = noted(list, Use.PASSING)
     # one of them is in a later iteration
