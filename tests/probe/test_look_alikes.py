@@ -424,6 +424,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "numpy-on-cuda": {
         "columns_of_output": REPAIRED,
+        "told_by_dtype": {"place": "cpu"},
         "array_put_there": "it is an array",
         "forward_of_unknown_class": {"place": "cpu"},
         "one_of_many_models": REPAIRED,

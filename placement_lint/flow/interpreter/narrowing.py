@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import libcst as cst
 
-from placement_lint.flow.domain.values import ABSENT, NONE, Choice, Const, Object, Symbol, Value
+from placement_lint.flow.domain.values import ABSENT, NONE, Choice, Const, External, Object, Symbol, Tensor, Value
 from placement_lint.flow.interpreter import builtins, expressions
 from placement_lint.flow.state.heap import Cell
 from placement_lint.flow.state.machine import Machine
@@ -43,11 +43,29 @@ def _narrower(machine: Machine, test: cst.BaseExpression, answer: bool) -> Itera
         # both operands have that truth value
         yield from _narrower(machine, test.left, answer)
         yield from _narrower(machine, test.right, answer)
+    elif (cell := _maybe_array(machine, test, answer)) is not None:
+        yield cell, machine.fresh(test)
     elif (asked := _asked_of(machine, test)) is not None:
         cell, value, says = asked
         kept = [one for one in value.alternatives if _is_open(one[1]) or says(one[1]) in (answer, None)]
         if kept and len(kept) < len(value.alternatives):
             yield cell, Choice(tuple(kept)) if len(kept) > 1 else kept[0][1]
+
+
+def _maybe_array(machine: Machine, test: cst.BaseExpression, answer: bool) -> Cell | None:
+    """The cell of ``x`` where ``x.dtype is torch.float32`` is false: functions for both tell arrays by that."""
+    if not isinstance(test, cst.Comparison) or not isinstance(asked := test.left, cst.Attribute):
+        return None
+    target, tensor = test.comparisons[0], asked.value
+    differs = isinstance(target.operator, (cst.Is, cst.Equal) if not answer else (cst.IsNot, cst.NotEqual))
+    if not differs or asked.attr.value != "dtype" or not isinstance(tensor, cst.Name):
+        return None
+    known = machine.store.read(machine.frame.id, tensor.value)
+    if not isinstance(known, Tensor) or not _is_plain(target.comparator):
+        return None
+    dtype = expressions.evaluate(machine, target.comparator)
+    usual = isinstance(dtype, External) and dtype.name in ("torch.float32", "torch.float")
+    return (machine.frame.id, tensor.value) if usual else None
 
 
 def _is_open(option: Value) -> bool:
