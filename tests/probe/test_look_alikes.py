@@ -97,6 +97,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "device-choice-ignored": {
         "how_many_replicas": "the program chooses no device",
+        "type_by_own_place": "the program chooses no device",
         "device_of_a_number": {"choice": "cuda"},
         "number_of_process_guarded": "the program chooses no device",
         "lightning_part": {"choice": "cuda"},

@@ -130,7 +130,7 @@ def used(
     text = f"the type {text}" if by_type else text
     note = Note(node, f"{text} is used here" if by_type else f"`{text}` is used here")
     is_own = machine.at_home and not entry
-    if on_cpu and len(places) > 1 and (is_own or _is_about_devices(on_cpu[0])):
+    if on_cpu and len(places) > 1 and (is_own or _is_about_devices(machine, on_cpu[0])):
         machine.notes[DeviceChoices].chosen.append(
             Chosen(
                 on_cpu[0],
@@ -195,14 +195,18 @@ def _unasked(machine: Machine) -> Iterator[Chosen]:
             yield Chosen(on_cpu, on_cpu, Note(node, "the option is declared here, and nothing reads it"), text)
 
 
-def _is_about_devices(choice: Condition) -> bool:
-    """Whether it depends on the machine, or on flags and options: other questions of other files are not choices."""
+def _is_about_devices(machine: Machine, choice: Condition) -> bool:
+    """Whether it depends on the machine, or on flags and options: other questions of other files are not choices.
+
+    Where a module already is, its caller has chosen.
+    """
+
+    def decides(question: Question) -> bool:
+        flag = _is_flag(question) and not _asks_for_entry(question) and question is not machine.own_on_gpu
+        return flag or _is_set_by_user(question)
+
     return all(
-        cube.machines != ANY_MACHINE
-        or any(
-            (_is_flag(answer.question) and not _asks_for_entry(answer.question)) or _is_set_by_user(answer.question)
-            for answer in cube.answers
-        )
+        cube.machines != ANY_MACHINE or any(decides(answer.question) for answer in cube.answers)
         for cube in choice.cubes
     )
 
