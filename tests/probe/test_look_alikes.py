@@ -178,6 +178,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "any_sampler": REPAIRED,
         "held_out": "only the order in which the held-out data come is the same",
         "shuffles_by_option": REPAIRED,
+        "sampler_of_batches": REPAIRED,
         "order_of_option": {"shuffle": False},
     },
     "factory-without-device": {

@@ -663,7 +663,7 @@ WAITING_METHODS = {"synchronize", "wait_stream", "wait_event", "wait"}
 
 # Samplers that replace ``shuffle=True``.
 SAMPLERS = {
-    f"torch.utils.data.{kind}Sampler" for kind in ("Random", "Sequential", "SubsetRandom", "WeightedRandom", "Batch")
+    f"torch.utils.data.{kind}Sampler" for kind in ("Random", "Sequential", "SubsetRandom", "WeightedRandom")
 }
 
 # --- processes ---------------------------------------------------------------------------------------------

@@ -87,7 +87,11 @@ def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
     if collate is not None and collate != NONE:
         machine.write(loader.id, COLLATE, collate)
     given = arguments.get(3, "sampler") or NONE
-    machine.write(loader.id, "sampler", given)
+    batches = arguments.get(4, "batch_sampler")
+    if isinstance(batches, Object):
+        machine.write(loader.id, "batch_sampler", batches)
+    in_batches = machine.read(batches.id, "sampler") if isinstance(batches, Object) else None
+    machine.write(loader.id, "sampler", given if in_batches is None else in_batches)
     machine.lift(lambda order, one: _check_order(machine, order, one, node), arguments.get(2, "shuffle") or NONE, given)
     _check_generator(machine, arguments, node)
     _try_out(machine, loader, arguments, node)
@@ -198,6 +202,13 @@ def with_tensors(machine: Machine, batch: Value, change: Callable[[Tensor], Valu
 def sampler(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``RandomSampler(dataset)``"""
     return machine.new_object(Kind.OTHER, External(name), node)
+
+
+def batch_sampler(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``BatchSampler(sampler, 8, True)`` takes batches in the order of the sampler."""
+    made = machine.new_object(Kind.OTHER, External(name), node)
+    machine.write(made.id, "sampler", arguments.get(0, "sampler") or machine.fresh())
+    return made
 
 
 _LOOPS = Slot("loops")
@@ -430,4 +441,5 @@ CALLS: Handlers = {
     "torch.multiprocessing.set_start_method": set_start_method,
     "multiprocessing.set_start_method": set_start_method,
     **dict.fromkeys(SAMPLERS, sampler),
+    "torch.utils.data.BatchSampler": batch_sampler,
 }

@@ -10,7 +10,7 @@ import libcst as cst
 
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
-from placement_lint.flow.domain.values import NONE, Const, Device, Object, Sequence, Symbol, Value
+from placement_lint.flow.domain.values import NONE, TRUE, Const, Device, Object, Sequence, Symbol, Value
 from placement_lint.flow.events.schema import ParallelInGroup, Scene
 from placement_lint.flow.models import loaders, modules, ranks, visible_devices
 from placement_lint.flow.models.handlers import Handlers
@@ -138,7 +138,13 @@ def _spawn(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
     return NONE
 
 
+def available(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``dist.is_available()``: the published builds of PyTorch are made with it (torch/distributed/__init__.py)."""
+    return TRUE
+
+
 CALLS: Handlers = {
+    "torch.distributed.is_available": available,
     "torch.distributed.is_initialized": is_initialised,
     "torch.distributed.get_rank": asked,
     "torch.distributed.get_world_size": size,
