@@ -95,7 +95,7 @@ def _message(event: DistributedArgumentsInvalid) -> str:
     return {
         "number": "`device_ids` is a number, not a list: raises TypeError",
         "several": "DistributedDataParallel takes one device id, not several: raises ValueError",
-        "module on the CPU": f"{event.label} is on the CPU, but `device_ids` names a GPU: raises ValueError",
+        "module on the CPU": f"{event.label} is on the CPU, but `device_ids` is for GPUs: raises ValueError",
         "another GPU": f"{event.label} is on {where}, but its inputs go to `device_ids[0]`: the first call raises",
         "current device": f"{event.label} is on {where} in every rank because no rank sets its current device, but its "
         "inputs go to the GPU of the rank: every rank but the first raises",

@@ -72,7 +72,7 @@ def check(event: SamplerMisused) -> Iterator[Problem]:
         event.node,
         _MESSAGES[event.fault],
         event.trace,
-        advice="call the `set_epoch(epoch)` of the sampler at the start of each epoch" if event.fault == "no epoch" else "",
+        advice="call `set_epoch(epoch)` of the sampler before each epoch" if event.fault == "no epoch" else "",
         severity=None if event.fault == "no epoch" else Severity.ERROR,
         facts={"fault": event.fault},
         replay=_replay(event),

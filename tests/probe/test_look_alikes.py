@@ -53,6 +53,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "conditional_ids": {"place": "cpu", "device_ids": None},
         "device_given": {"place": "cuda:1", "device_ids": [1]},
         "cpu_gloo": {"place": "cpu", "device_ids": []},
+        "chosen_device_as_id": {"place": "cpu", "device_ids": None},
         "inherited_move": {"place": "cuda:1", "device_ids": [1]},
         "local_rank": {"place": "cuda:1", "device_ids": [1], "output_device": 1},
         "model_parallel": "its module is on two GPUs, and no ids are given",

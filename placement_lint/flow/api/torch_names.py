@@ -662,9 +662,7 @@ WAITING_METHODS = {"synchronize", "wait_stream", "wait_event", "wait"}
 # --- samplers ----------------------------------------------------------------------------------------------
 
 # Samplers that replace ``shuffle=True``.
-SAMPLERS = {
-    f"torch.utils.data.{kind}Sampler" for kind in ("Random", "Sequential", "SubsetRandom", "WeightedRandom")
-}
+SAMPLERS = {f"torch.utils.data.{kind}Sampler" for kind in ("Random", "Sequential", "SubsetRandom", "WeightedRandom")}
 
 # --- processes ---------------------------------------------------------------------------------------------
 

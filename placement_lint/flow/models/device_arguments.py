@@ -140,13 +140,11 @@ def _check_place(
     machine: Machine, inner: Object | Symbol, only: Value, ids: Value, output: Value, node: cst.Call
 ) -> None:
     """With one id the module has to be on that GPU; the constructor itself only looks whether it is on some GPU."""
-    named = as_place(only)
-    device = Device("cuda", named) if isinstance(named, Symbol) else named
-    if not isinstance(device, Device):
-        return
 
-    def check(placed: Value) -> Value:
-        if isinstance(placed, Placed):
+    def check(placed: Value, only: Value) -> Value:
+        named = as_place(only)
+        device = Device("cuda", named) if isinstance(named, Symbol) else named
+        if isinstance(placed, Placed) and isinstance(device, Device):
             fault = _misplaced(machine, placed.place, device)
             if fault is not None:
                 trace = (placed.note,) if placed.note is not None else ()
@@ -158,14 +156,16 @@ def _check_place(
 
     for _, placed in modules.placements(machine, inner):
         if not _chosen_apart(machine, placed):
-            machine.lift(check, placed)
+            machine.lift(check, placed, only)
 
 
 def _chosen_apart(machine: Machine, placed: Value) -> bool:
     """Whether one option puts the module on a GPU and another wraps it: who asks for the second gives the first."""
-    options = [option.place for _, option in alternatives(machine.restrict(placed)) if isinstance(option, Placed)]
+    known = alternatives(machine.restrict(placed))
+    options = [(guard, option.place) for guard, option in known if isinstance(option, Placed)]
+    by_option = any(cube.answers for guard, place in options if place == CPU for cube in guard.cubes)
     asked = any(cube.answers for cube in machine.reach.cubes)
-    return asked and CPU in options and any(place != CPU for place in options)
+    return asked and by_option and any(place != CPU for _, place in options)
 
 
 def _misplaced(machine: Machine, place: Place, device: Device) -> str | None:

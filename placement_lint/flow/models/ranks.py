@@ -181,8 +181,8 @@ def joined_when(machine: Machine) -> Condition:
 
 def may_lack_gpus(machine: Machine) -> bool:
     """Whether the process group was joined with a backend other than NCCL, which works without a GPU."""
-    value = machine.read(machine.module_frame, _GROUP)
-    return isinstance(value, Fact) and value.name not in ("", "None", "nccl")
+    groups = alternatives(machine.restrict(machine.read(machine.module_frame, _GROUP, unset=NONE)))
+    return any(isinstance(option, Fact) and option.name not in ("", "None", "nccl") for _, option in groups)
 
 
 def process(machine: Machine) -> object:
