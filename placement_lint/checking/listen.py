@@ -283,14 +283,14 @@ def _sayable(charge: _Charge, by_options: bool = False) -> dict[str, int]:
         return {}
     if reach.implies(wrong):
         return {"": reach.machines}
-    relaxed = any_of(of([_relaxed(cube)]) for cube in wrong.cubes)
+    relaxed = _relaxed(wrong)
     certain = [bits for bits in _KINDS if (reach & machines(bits)).implies(relaxed)]
     if shown := reduce(or_, certain, 0) & reach.machines:
         return {"": shown}
     given = _given(charge)
     cases: dict[_Decisions, int] = {}
     for cube in wrong.cubes:
-        decisions, shown = _decisions(cube, given, charge, by_options), cube.machines & reach.machines
+        decisions, shown = _decisions(cube, given, charge, relaxed, by_options), cube.machines & reach.machines
         if decisions is not None and shown:
             cases[decisions] = cases.get(decisions, 0) | shown
     ways: dict[str, int] = {}
@@ -320,9 +320,16 @@ def _given(charge: _Charge) -> frozenset[Answer]:
     return frozenset.intersection(*(known.answers for known in cubes)) if cubes else frozenset()
 
 
-def _relaxed(cube: Cube) -> Cube:
-    """The case without the answers that the program requires to continue."""
-    return Cube(cube.machines, frozenset(answer for answer in cube.answers if not is_precondition(cube, answer)))
+def _relaxed(condition: Condition) -> Condition:
+    """The condition without the answers that the program requires to continue, and those that go without saying."""
+    return any_of(
+        of([Cube(cube.machines, frozenset(answer for answer in cube.answers if not _is_required(cube, answer)))])
+        for cube in condition.cubes
+    )
+
+
+def _is_required(cube: Cube, answer: Answer) -> bool:
+    return is_precondition(cube, answer) or answer.given is answer.question.usual
 
 
 class _Decisions(NamedTuple):
@@ -332,7 +339,9 @@ class _Decisions(NamedTuple):
     by_default: bool = False
 
 
-def _decisions(cube: Cube, given: Collection[Answer], charge: _Charge, by_options: bool) -> _Decisions | None:
+def _decisions(
+    cube: Cube, given: Collection[Answer], charge: _Charge, relaxed: Condition, by_options: bool
+) -> _Decisions | None:
     """The decisions under which a case holds, if they are simple enough to describe; else None.
 
     One decision of the program, or two that its user makes by options. If there are more, the answers that options give
@@ -342,9 +351,9 @@ def _decisions(cube: Cube, given: Collection[Answer], charge: _Charge, by_option
     free = [answer for answer in open_ if not is_precondition(cube, answer)]
     if not free:
         return _Decisions(frozenset())
-    enough = _decisive(open_, cube, charge)
+    enough = _decisive(open_, cube, charge, relaxed)
     first = open_ if any(_is_left_over(answer, open_) for answer in enough) else enough
-    ways = [_without_rivals(each) for each in (first, free, _decisive(free, cube, charge), _not_default(free))]
+    ways = [_without_rivals(each) for each in (first, free, _decisive(free, cube, charge, relaxed), _not_default(free))]
     ways = [list(filter(_is_of_user, free))] if by_options else [*ways, *map(_without_implied, ways[1:])]
     decisions = next(filter(_can_be_said, ways), ways[0])
     if not _can_be_said(decisions) or any(_chooses_cpu_despite(answer, cube) for answer in decisions):
@@ -404,12 +413,12 @@ def _is_of_user(answer: Answer) -> bool:
     return bool(switches(answer.question))
 
 
-def _decisive(answers: list[Answer], cube: Cube, charge: _Charge) -> list[Answer]:
+def _decisive(answers: list[Answer], cube: Cube, charge: _Charge, relaxed: Condition) -> list[Answer]:
     """One or two of the answers that suffice for a problem wherever its line is reached; all if none suffice."""
     for count in range(1, min(_MOST_OPTIONS + 1, len(answers))):
         for some in combinations(sorted(answers, key=lambda answer: answer.question.number), count):
             assumed = charge.reach & of([Cube(cube.machines, frozenset(some))])
-            if assumed.possible and assumed.implies(charge.wrong):
+            if assumed.possible and (assumed.implies(charge.wrong) or assumed.implies(relaxed)):
                 return list(some)
     return answers
 

@@ -39,6 +39,8 @@ Sources = Callable[[str], "bytes | None"]
 """The content of a file by its absolute path; None if there is none."""
 
 INIT = "__init__.py"
+# The files by which a folder is installed.
+PROJECT_FILES = ("setup.py", "pyproject.toml", "setup.cfg")
 # Modules that are analysed without their source: the flow of values through torch itself is in its tables.
 _KNOWN = frozenset({"torch", "builtins", "placement_lint"})
 _PATHS = 8192
@@ -116,6 +118,7 @@ class Surroundings:
     # packages without a file of their own
     folders: set[str] = field(default_factory=set)
     _tops: dict[str, str] = field(default_factory=dict)
+    _inners: dict[str, Sequence[str]] = field(default_factory=dict)
     _modules: dict[str, Place | None] = field(default_factory=dict)
     _found: dict[tuple[Import, str], Place | None] = field(default_factory=dict)
     _answered: dict[Hashable, Any] = field(default_factory=dict)
@@ -348,7 +351,21 @@ class Surroundings:
             yield folder
         if first in sys.stdlib_module_names:
             return
-        yield from dict.fromkeys((top, *self.roots, *(os.path.join(root, "src") for root in self.roots), folder))
+        yield from dict.fromkeys((top, *self._with_sources(self.roots), *self._with_sources(self._inner(top)), folder))
+
+    @staticmethod
+    def _with_sources(roots: Sequence[str]) -> Iterator[str]:
+        yield from roots
+        yield from (os.path.join(root, "src") for root in roots)
+
+    def _inner(self, folder: str) -> Sequence[str]:
+        """The folders around a file, inside the project, that are projects of their own, innermost first."""
+        if folder not in self._inners:
+            above = os.path.dirname(folder)
+            outer = self._inner(above) if self._is_inside(above) and folder not in self.roots else ()
+            is_project = any(self._look_at(os.path.join(folder, name)) is not None for name in PROJECT_FILES)
+            self._inners[folder] = (folder, *outer) if is_project else outer
+        return self._inners[folder]
 
     def _added_roots(self, first: str) -> Sequence[str]:
         """The folders that the program, or a file that it imports directly, adds to ``sys.path``.
