@@ -449,6 +449,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "operand-not-moved": {
         "moved_by_other_methods": {"stray": "cuda"},
         "keywords_under_a_flag": {"stray": "cuda"},
+        "version_of_python": {"stray": "cuda"},
         "parts_moved_by_themselves": {"stray": "cuda"},
         "unittest_set_up": {"stray": "cuda"},
         "three_switches": REPAIRED,

@@ -375,9 +375,11 @@ def _read_of_class(machine: Machine, owner: Class, name: str, node: cst.CSTNode)
 
 
 def chosen(machine: Machine, module: Imported | External, key: Value) -> Value:
-    """The attribute of a module of the program, or of a library, under a computed name."""
+    """The attribute of a module of the program, or of a library, under a computed name, or the item of a tuple."""
     if isinstance(module, Imported):
         return imports.chosen(machine, module, key)
+    if isinstance(key, Const) and type(key.value) is int:
+        return imports.item(module.name, key.value) or machine.fresh()
     if isinstance(key, Const) and isinstance(key.value, str):
         return imports.library(f"{module.name}.{key.value}")
     return library.one_of(module.name) or machine.fresh()

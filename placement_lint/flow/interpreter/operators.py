@@ -59,7 +59,7 @@ from placement_lint.flow.models import (
 )
 from placement_lint.flow.models.operations import Tensors
 from placement_lint.flow.models.replica_losses import ReplicaLosses
-from placement_lint.flow.state import extent, options
+from placement_lint.flow.state import extent, imports, options
 from placement_lint.flow.state.classes import wrapper_base
 from placement_lint.flow.state.containers import content, depends, length
 from placement_lint.flow.state.devices import Context, as_place, is_built, watched
@@ -494,6 +494,10 @@ def _same_device(left: Place, right: Place) -> bool | None:
 
 
 def _greater(left: Value, right: Value, strict: bool) -> bool | None:
+    if (asked := _numbers(right)) is not None and left == _VERSION:
+        return True if asked <= imports.PYTHON else None
+    if (asked := _numbers(left)) is not None and right == _VERSION:
+        return False if asked <= imports.PYTHON else None
     if isinstance(left, Const) and isinstance(right, Const):
         one, other = left.value, right.value
         if isinstance(one, (int, float)) and isinstance(other, (int, float)):
@@ -503,6 +507,16 @@ def _greater(left: Value, right: Value, strict: bool) -> bool | None:
     if (bound := _bound(right)) is not None and isinstance(left, Const) and isinstance(left.value, int):
         return False if bound > left.value or (strict and bound == left.value) else None
     return None
+
+
+_VERSION = External(imports.VERSION)
+
+
+def _numbers(value: Value) -> tuple[int, ...] | None:
+    """The numbers of a tuple, if all are known."""
+    items = value.items if isinstance(value, Sequence) and value.exact else ()
+    numbers = tuple(item.value for item in items if isinstance(item, Const) and type(item.value) is int)
+    return numbers if numbers and len(numbers) == len(items) else None
 
 
 def _bound(value: Value) -> int | None:

@@ -25,6 +25,8 @@ from placement_lint.flow.domain.values import (
     FALSE,
     MAX_CALLABLES,
     NONE,
+    TRUE,
+    AtLeast,
     Bound,
     Choice,
     Class,
@@ -153,8 +155,16 @@ def note_use(machine: Machine, callee: Value, call: cst.Call) -> None:
 # --- values of imports -------------------------------------------------------------------------------------
 
 
+# The oldest version of Python that programs are expected to run on.
+PYTHON = (3, 8)
+VERSION = "sys.version_info"
+_VERSION_PARTS = (f"{VERSION}.major", f"{VERSION}.minor")
 # Names of libraries whose values are constants.
-_CONSTANTS = {
+_CONSTANTS: dict[str, Value] = {
+    _VERSION_PARTS[0]: Const(PYTHON[0]),
+    _VERSION_PARTS[1]: AtLeast(PYTHON[1]),
+    "six.PY2": FALSE,
+    "six.PY3": TRUE,
     "typing.TYPE_CHECKING": FALSE,
     "typing_extensions.TYPE_CHECKING": FALSE,
     **{
@@ -168,6 +178,11 @@ _CONSTANTS = {
 def library(name: str) -> Value:
     """A name of a library, by its full name."""
     return _CONSTANTS.get(name) or External(canonical(name))
+
+
+def item(name: str, index: int) -> Value | None:
+    """An item of a library's tuple; None if it is unknown."""
+    return library(_VERSION_PARTS[index]) if name == VERSION and index in range(len(_VERSION_PARTS)) else None
 
 
 def bound(machine: Machine, wanted: Import) -> Value:
