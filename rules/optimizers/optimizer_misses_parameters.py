@@ -15,8 +15,9 @@ from placement_lint.source.wording import quoted
 PAGE = Page(
     what="""\
 Reports parameters that a loss depends on and no optimizer holds. They are unfrozen after the optimizer got only those
-that require grad, belong to parts of a model that no group picks by name, or are the weights of a criterion. A single
-`nn.Parameter` counts as well. An earlier optimizer may have held them until another one took over its variable.
+that require grad, belong to a part of a model while the optimizer's groups name most other parts, or are the weights of
+a criterion. A single `nn.Parameter` counts as well. An earlier optimizer may have held them until another one took over
+its variable.
 """,
     why="""\
 An optimizer updates only the parameters in its `param_groups`. Those that were filtered out
@@ -59,7 +60,7 @@ for epoch in range(4):
     silent="""\
 - The optimizer gets all parameters, which are frozen or unfrozen later: it skips those without a gradient.
 - `add_param_group` adds the unfrozen parameters, or another optimizer holds them, as in a GAN.
-- Only a part of the model is trained, such as its head, and the rest is never unfrozen.
+- Only a part of the model is trained, such as its head, and the rest is never unfrozen or was loaded.
 - The criterion has no weights, its weights are frozen, or they were trained elsewhere (a VGG).
 - The program reads the parameters, or passes the module to an unknown function, which may train them.
 - Parameters of a plain list, of a layer made in `forward` or lost by a conversion: DPL303, DPL308, DPL301.
@@ -104,10 +105,10 @@ def check_missed(event: OptimizerMisses) -> Iterator[Problem]:
 def check_groups(event: GroupsMiss) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"the groups of {quoted(event.optimizer)} pick parameters by name, and no name is one of `{event.parts}`, on "
-        "which the loss depends: no step trains them",
+        f"no group of {quoted(event.optimizer)} holds the parameters of `{event.parts}`, on which the loss depends: no "
+        "step trains them",
         (event.stepped,),
-        advice="give the rest to a group as well, or freeze it",
+        advice="give them to a group as well, or freeze them",
         facts={"how": "a part"},
     )
 

@@ -644,7 +644,7 @@ class OptimizerMisses(Event):
 
 @dataclass(frozen=True)
 class GroupsMiss(Event):
-    """The groups of an optimizer pick parameters by name, and no name fits these parts of the model.
+    """An optimizer is given most parts of a model, by themselves or by the names of parameters, but not these.
 
     ``node`` builds the optimizer.
     """

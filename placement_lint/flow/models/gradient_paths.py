@@ -1,7 +1,7 @@
 """Cuts: where backpropagation ends, and the parameters that it therefore never reaches.
 
 A parameter is known to be untrained only if all of a loss is known: ``Backward.reached`` is None wherever something
-unknown takes part in it. ``learned`` holds what any backward may reach, or what other code may have trained.
+unknown takes part in it.
 """
 
 from __future__ import annotations
@@ -43,8 +43,6 @@ from placement_lint.flow.state.moment import Calls
 CUTS = Slot("cuts")
 # Of an array: the cuts behind it.
 _CUTS = Slot("cuts of an array")
-# Among what is learned: a loss that is partly unknown may reach anything.
-_ANYTHING = -1
 # Networks with these names are meant to stay as they are, or to follow another network.
 _KEPT = re.compile(r"target|teacher|frozen|fixed|random|momentum|ema|prior|reference", re.IGNORECASE)
 # Values of these types carry no gradient.

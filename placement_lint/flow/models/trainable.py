@@ -6,7 +6,17 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from placement_lint.flow.domain.values import TRUE, Class, Kind, Mapping, Object, Parameters, Value, alternatives
+from placement_lint.flow.domain.values import (
+    TRUE,
+    Class,
+    Kind,
+    Mapping,
+    Object,
+    Parameters,
+    Tensor,
+    Value,
+    alternatives,
+)
 from placement_lint.flow.models import gradients, modules
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.heap import MAPPING
@@ -65,6 +75,21 @@ def grouped(machine: Machine, value: Value) -> Iterator[Value]:
         yield from (given,) if given is not None else ()
     elif (items := content(machine, value)) is not None:
         yield from items.items
+
+
+def modules_given(machine: Machine, value: Value | None) -> frozenset[int]:
+    """The ids of the modules whose parameters an argument names, one by one; none if it may name others as well."""
+    found = [*_modules_given(machine, value)] if value is not None else []
+    return frozenset(one for one in found if one is not None) if None not in found else frozenset()
+
+
+def _modules_given(machine: Machine, value: Value) -> Iterator[int | None]:
+    for _, option in alternatives(value):
+        if isinstance(option, Parameters):
+            yield option.module.id if isinstance(option.module, Object) else None
+        elif not isinstance(option, Tensor):
+            items = [*grouped(machine, option)]
+            yield from (one for item in items for one in _modules_given(machine, item)) if items else (None,)
 
 
 def _ids(machine: Machine, parameters: Parameters) -> Iterable[int]:

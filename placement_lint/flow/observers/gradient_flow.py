@@ -1,19 +1,17 @@
 """Cuts: the points at which backpropagation ends, and the parameters that it therefore never reaches.
 
 A parameter is known to be untrained only if all of a loss is known: ``Backward.reached`` is None if the loss depends on
-an unknown value. ``learned`` holds the parameters that a backward may reach or that other code may have trained.
+an unknown value, which may be any parameter.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from collections.abc import Sequence as Many
 from dataclasses import dataclass
 
 import libcst as cst
 
-from placement_lint.flow.api.torch_names import NUMBER_TYPES
 from placement_lint.flow.domain.values import (
     NONE,
     Const,
@@ -40,29 +38,23 @@ from placement_lint.source.wording import source_text
 class GradientFlow(Notes):
     """The modules and Parameters that backward passes reach."""
 
-    # the modules and Parameters that some backward may reach, or that were trained before; for each cut, its event, the
-    # parameters behind it, and those of an optimizer that steps after it
-    learned: set[int] = noted(set, Use.AT_END)
-    cut_off: list[tuple[GradientLost, frozenset[int], frozenset[int]]] = noted(list, Use.AT_END)
-    # the same as learned without parameters that were only trained before
+    # the modules and Parameters that some backward may reach, that were trained before, and that the program changes
+    # itself; for each cut, its event, the parameters behind it, and those of an optimizer that steps after it
     given_gradients: set[int] = noted(set, Use.AT_END)
+    loaded: set[int] = noted(set, Use.AT_END)
+    changed: set[int] = noted(set, Use.AT_END)
+    cut_off: list[tuple[GradientLost, frozenset[int], frozenset[int]]] = noted(list, Use.AT_END)
 
 
-# An element of ``learned``: a loss that is partly unknown may reach any parameter.
+# An element of ``given_gradients``: a loss that is partly unknown may reach any parameter.
 _ANYTHING = -1
-# Networks with these names are frozen on purpose, or follow another network.
-_KEPT = re.compile(r"target|teacher|frozen|fixed|random|momentum|ema|prior|reference", re.IGNORECASE)
-# Values of these types carry no gradient.
-_PLAIN_TYPES = NUMBER_TYPES | {"str", "torch.Size", "torch.dtype", "list", "numpy.ndarray"}
 
 
 def backward(machine: Machine, loss: Value, node: cst.CSTNode) -> None:
     """``loss.backward()``"""
     for _, option in alternatives(loss):
         known = gradient_paths.reached(option) if isinstance(option, Tensor) else None
-        given = {_ANYTHING} if known is None else known
-        machine.notes[GradientFlow].learned |= given
-        machine.notes[GradientFlow].given_gradients |= given
+        machine.notes[GradientFlow].given_gradients |= {_ANYTHING} if known is None else known
     found = loss.backward.cuts if isinstance(loss, Tensor) and loss.backward.reached is not None else frozenset()
     machine.write(machine.module_frame, gradient_paths.CUTS, Const((found, Note(node, "the backward is here"))))
 
@@ -70,21 +62,21 @@ def backward(machine: Machine, loss: Value, node: cst.CSTNode) -> None:
 def given_away(machine: Machine, tensor: Tensor) -> None:
     """A tensor is passed to code that is not analysed, which may call backward on it."""
     known = gradient_paths.reached(tensor)
-    given = tensor.modules | tensor.backward.parameters if known is None else known
-    machine.notes[GradientFlow].learned |= given
-    machine.notes[GradientFlow].given_gradients |= given
+    machine.notes[GradientFlow].given_gradients |= (
+        tensor.modules | tensor.backward.parameters if known is None else known
+    )
 
 
 def loaded(machine: Machine, module: Object | Symbol) -> None:
     """``module.load_state_dict(…)``: the module was trained before."""
-    machine.notes[GradientFlow].learned |= set(modules.reachable(machine, module))
+    machine.notes[GradientFlow].loaded |= set(modules.reachable(machine, module))
 
 
 def tied(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> None:
     """``a.weight = b.weight``: training one of them trains the other."""
     for _, option in alternatives(value):
         if isinstance(option, Tensor) and option.role is Role.PARAMETER and option.modules:
-            machine.notes[GradientFlow].learned |= option.modules | {owner.id, option.uid}
+            machine.notes[GradientFlow].changed |= option.modules | {owner.id, option.uid}
 
 
 def changed(machine: Machine, tensor: Tensor) -> None:
@@ -92,9 +84,9 @@ def changed(machine: Machine, tensor: Tensor) -> None:
     receiver = machine.frame.receiver
     building = isinstance(receiver, Object) and machine.constructing(receiver)
     if not building and tensor.role is Role.PARAMETER:
-        machine.notes[GradientFlow].learned |= tensor.modules | {tensor.uid}
+        machine.notes[GradientFlow].changed |= tensor.modules | {tensor.uid}
     elif not building and tensor.lost is not None:
-        machine.notes[GradientFlow].learned |= tensor.modules | {tensor.lost.uid}
+        machine.notes[GradientFlow].changed |= tensor.modules | {tensor.lost.uid}
 
 
 def written_into(machine: Machine, *values: Value) -> None:
@@ -160,7 +152,7 @@ def _stepped(machine: Machine, optimizer: Object, known: Value, note: Note) -> V
 def knows_backwards(machine: Machine) -> bool:
     """Whether the parameters that get gradients, from a backward or otherwise, are completely known."""
     return not (
-        _ANYTHING in machine.notes[GradientFlow].learned
+        _ANYTHING in machine.notes[GradientFlow].given_gradients
         or machine.notes[Gradients].by_hand
         or machine.notes[Program].overlooks
     )
@@ -170,12 +162,15 @@ def finish(machine: Machine) -> None:
     """Report the cuts after the whole program, when the parameters that no backward reached are known."""
     if not knows_backwards(machine):
         return
+    noted = machine.notes[GradientFlow]
     looked_after = (
-        machine.notes[GradientFlow].learned
+        noted.given_gradients
+        | noted.loaded
+        | noted.changed
         | machine.notes[ModuleNotes].ever_frozen
         | machine.notes[ModuleNotes].given_away
     )
-    for event, behind, held in machine.notes[GradientFlow].cut_off:
+    for event, behind, held in noted.cut_off:
         lost = {part for part in behind if looked_after.isdisjoint(trainable.around(machine, part))}
         if lost and lost <= held:
             machine.emit(event)
