@@ -15,6 +15,7 @@ REPAIRED = "it is what the control arm runs"
 
 LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "alias-escapes-replica": {
+        "branches_by_name": {"how": "ModuleList"},
         "functions": {"how": "static"},
         "names": {"how": "static"},
         "never_wrapped": {"wrapper": ""},

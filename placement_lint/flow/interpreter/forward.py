@@ -332,7 +332,8 @@ def _dimensions_of_output(module: Object, inputs: list[Operand]) -> int:
 
 def _sequential_forward(machine: Machine, module: Object, arguments: Arguments, node: cst.Call) -> Value:
     items = modules.items_of(machine, module)
-    if not isinstance(items, Sequence) or not items.items:
+    added = {name for name, _ in modules.children(machine, module)}
+    if not isinstance(items, Sequence) or not items.items or len(added) > len(items.items):
         if modules.has_parameters(machine, module) is False:
             # ``add_module`` may have added layers, but none with which the input could be mixed.
             return arguments.get(0) or machine.fresh()

@@ -81,7 +81,7 @@ def items_of_container(machine: Machine, arguments: Arguments) -> Value:
 
 def extend_container(machine: Machine, module: Object, name: str, arguments: Arguments) -> None:
     """``module_list.append(layer)``"""
-    before = machine.read(module.id, ITEMS)
+    before = modules.items_of(machine, module)
     known = before if isinstance(before, Sequence) else Sequence((), exact=False)
     added = arguments.positional[-1:]
     if name == "extend" and added:

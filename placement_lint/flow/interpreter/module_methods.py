@@ -206,9 +206,9 @@ def _parts(machine: Machine, module: Object | Symbol) -> list[Object | Symbol]:
 
 def _listed(machine: Machine, module: Object | Symbol, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """The iterable that ``children()``, ``modules()``, ``items()`` and similar methods of a module return."""
-    parts: list[Value] = []
-    if isinstance(module, Object):
-        parts = [child for _, child in modules.children(machine, module) if not isinstance(child, Tensor)]
+    held = modules.children(machine, module) if isinstance(module, Object) else ()
+    named = [(label, child) for label, child in held if not isinstance(child, Tensor)]
+    parts = [child for _, child in named]
     if isinstance(module, Object) and name in ("modules", "named_modules"):
         parts = [*_parts(machine, module)]
     own = isinstance(module, Object) and isinstance(module.cls, Class)
@@ -217,7 +217,10 @@ def _listed(machine: Machine, module: Object | Symbol, name: str, arguments: Arg
         modules.treat_as_module(machine, part, surely=True)
         parts = [part]
     if name in ("items", "named_children", "named_modules"):
-        parts = [Sequence((machine.fresh("name"), part)) for part in parts]
+        labels = [label for label, _ in named if label != modules.UNNAMED]
+        known = name != "named_modules" and len(labels) == len(parts)
+        names = [Const(label) if known else machine.fresh("name") for label in (labels if known else parts)]
+        parts = [Sequence(pair) for pair in zip(names, parts, strict=True)]
     return Sequence(tuple(parts), exact=False) if parts and name != "keys" else machine.fresh()
 
 

@@ -275,7 +275,9 @@ def _write_item(
     mapping = machine.read(owner.id, MAPPING)
     if isinstance(mapping, Mapping):
         machine.write(owner.id, MAPPING, _with_key(machine, mapping, key, value, source))
-    items = machine.read(owner.id, ITEMS)
+    items = modules.items_of(machine, owner)
+    if isinstance(items, Mapping):
+        machine.write(owner.id, ITEMS, _with_key(machine, items, key, value, source))
     if isinstance(items, Sequence):
         machine.signals.program.items_replaced(machine, items)
         machine.write(owner.id, ITEMS, _with_item(machine, items, key, value))

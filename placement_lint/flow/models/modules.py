@@ -20,6 +20,7 @@ from placement_lint.flow.api.torch_names import (
     PARAMETER_CONTAINERS,
     PARAMETRIC_LAYERS,
 )
+from placement_lint.flow.domain.aliasing import inside, within
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
@@ -308,6 +309,12 @@ def learns_itself(machine: Machine, part: Object) -> bool:
     return part.cls.name in PARAMETRIC_LAYERS and machine.read(part.id, PLAIN) is None
 
 
+def extends(module: Object, base: str) -> bool:
+    """Whether a module is of this class of torch, or of a subclass of it in the program."""
+    bases = foreign_bases(module.cls) if isinstance(module.cls, Class) else (module.cls,)
+    return any(module_base(one) == base for one in bases)
+
+
 def extends_layer(cls: Class) -> bool:
     """``class Scaled(nn.Linear)`` has the parameters of the layer."""
     return any(module_base(base) in PARAMETRIC_LAYERS for base in foreign_bases(cls))
@@ -355,15 +362,15 @@ def as_content(machine: Machine, container: Object, value: Value) -> Value:
 
 
 def items_of(machine: Machine, module: Object) -> Value | None:
-    """What a container holds; in a replica, where the replica has it."""
+    """What a container holds, of a Sequential without names; in a replica, where the replica has it."""
     items = machine.read(module.id, ITEMS)
-    if (
-        isinstance(items, (Sequence, Mapping))
-        and machine.now[Replica].notes
-        and module.id in machine.now[Replica].modules
-    ):
-        return _each(items, lambda item: machine.lift(_in_replica, item))
-    return items
+    if not isinstance(items, (Sequence, Mapping)):
+        return items
+    if isinstance(items, Mapping) and extends(module, "torch.nn.Sequential"):
+        items = Sequence(tuple(item for _, item in items.items), items.rest is None)
+    if machine.now[Replica].notes and module.id in machine.now[Replica].modules:
+        items = _each(items, lambda item: machine.lift(_in_replica, item))
+    return inside(items, module.alias) if isinstance(items, Sequence) else within(items, module.alias)
 
 
 def _each(held: Sequence | Mapping, change: Callable[[Value], Value]) -> Sequence | Mapping:
