@@ -561,6 +561,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "gan": {"added": True},
         "group_added": {"added": True},
         "head_only": {"unfrozen": False},
+        "library_criterion": {"how": "a criterion", "added": True},
         "parts_one_by_one": {"how": "a part", "added": True},
         "perceptual": "it was trained elsewhere",
         "thawed_with_a_group": {"added": True},

@@ -546,6 +546,16 @@ LIBRARY_LAYERS = (
     | _in_modules("torchvision.ops", "FeaturePyramidNetwork DeformConv2d")
 )
 
+# Criteria of other libraries that have weights to train and move them to the first input (pytorch_metric_learning 2.9,
+# losses/large_margin_softmax_loss.py, `cast_types`).
+LIBRARY_CRITERIA = _in_modules(
+    "pytorch_metric_learning.losses",
+    """
+    ArcFaceLoss CosFaceLoss LargeMarginSoftmaxLoss ManifoldLoss NormalizedSoftmaxLoss P2SGradLoss ProxyAnchorLoss
+    ProxyNCALoss SoftTripleLoss SphereFaceLoss SubCenterArcFaceLoss
+    """,
+)
+
 # Library modules in which programs look up attributes by computed names, and the name that represents any of them.
 HUBS = {
     **dict.fromkeys(

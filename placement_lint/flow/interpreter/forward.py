@@ -12,6 +12,7 @@ from placement_lint.flow.api.torch_names import (
     ELEMENTWISE_LAYERS,
     IGNORE_CAUSAL_MASKS,
     LAST_DIMENSION_LAYERS,
+    LIBRARY_CRITERIA,
     LOSS_MODULES,
     LOWERED_LAYERS,
     PARAMETRIC_LAYERS,
@@ -142,6 +143,8 @@ def of_library(machine: Machine, module: Object | Symbol, arguments: Arguments, 
 
     def apply(operands: Positioned) -> Value:
         inputs = [operand for _, operand in operands]
+        if isinstance(module, Object) and module.cls.name in LIBRARY_CRITERIA:
+            return _library_loss(machine, module, inputs, node)
         if library_class and isinstance(module, Object):
             return _layer_forward(machine, module, library_class, inputs, node)
         return _opaque_forward(machine, module, inputs, node)
@@ -358,6 +361,14 @@ def _loss_forward(machine: Machine, module: Object, inputs: list[Operand], node:
         operands = [*operands, Operand("the criterion's weight", weight)]
     result = operations.operate(machine, node.func, operands, node)
     return reduced_loss(result, reduction) if result else machine.fresh()
+
+
+def _library_loss(machine: Machine, module: Object, inputs: list[Operand], node: cst.Call) -> Value:
+    """A criterion that moves its weights and targets to its first input."""
+    result = operations.operate(machine, node.func, inputs[:1], node)
+    if result is None:
+        return machine.fresh()
+    return reduced_loss(replace(result, modules=result.modules | {module.id}), machine.read(module.id, REDUCTION))
 
 
 def reduced_loss(loss: Tensor, reduction: Value | None) -> Value:

@@ -20,6 +20,7 @@ from placement_lint.flow.api.torch_names import (
     FUNCTIONAL_SAME_DEVICE,
     HUBS,
     JOINS,
+    LIBRARY_CRITERIA,
     LIBRARY_LAYERS,
     LIKE_FACTORIES,
     LOSS_MODULES,
@@ -160,7 +161,7 @@ def call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
         return _on_operands(machine, _functional, name, arguments, node)
     if name.startswith("torch.nn.") and name.rpartition(".")[2][:1].isupper():
         return _layer(machine, name, arguments, node)
-    if name in LIBRARY_LAYERS or builds_module(name):
+    if name in LIBRARY_LAYERS or name in LIBRARY_CRITERIA or builds_module(name):
         return _foreign_model(machine, name, arguments, node)
     if reads_on_host(name) or name in ARRAY_MAKERS:
         return _on_operands(machine, _host_reader, name, arguments, node)
@@ -310,7 +311,9 @@ def one_of(name: str) -> Value | None:
 
 def _foreign_model(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     module = modules.new_opaque_module(machine, name, node)
-    if arguments.keyword("device_map") is not None or arguments.spread:
+    if name in LIBRARY_CRITERIA and arguments.keyword("reducer") is not None:
+        machine.write(module.id, modules.REDUCTION, machine.fresh())
+    if name in LIBRARY_CRITERIA or arguments.keyword("device_map") is not None or arguments.spread:
         machine.write(module.id, modules.PLACE, machine.fresh())
     return module
 

@@ -15,6 +15,7 @@ import libcst as cst
 
 from placement_lint.flow.api.torch_names import (
     CONTAINERS,
+    LIBRARY_CRITERIA,
     LOSS_MODULES,
     MODULE_MOVES,
     PARAMETER_CONTAINERS,
@@ -306,7 +307,8 @@ def learns_itself(machine: Machine, part: Object) -> bool:
         return True
     if isinstance(part.cls, Class):
         return extends_layer(part.cls)
-    return part.cls.name in PARAMETRIC_LAYERS and machine.read(part.id, PLAIN) is None
+    learning = part.cls.name in PARAMETRIC_LAYERS or part.cls.name in LIBRARY_CRITERIA
+    return learning and machine.read(part.id, PLAIN) is None
 
 
 def extends(module: Object, base: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
+from placement_lint.flow.api.torch_names import LIBRARY_CRITERIA
 from placement_lint.flow.domain.values import (
     TRUE,
     Class,
@@ -108,7 +109,8 @@ def has_own_parameters(machine: Machine, module: Object) -> bool:
     """Whether it has trainable parameters, all created here: a module trained elsewhere is not part of a criterion."""
     parts = [part for part in modules.reachable(machine, module).values() if modules.is_module(machine, part)]
     ours = all(
-        isinstance(part, Object) and (isinstance(part.cls, Class) or part.cls.name.startswith("torch.nn."))
+        isinstance(part, Object)
+        and (isinstance(part.cls, Class) or part.cls.name.startswith("torch.nn.") or part.cls.name in LIBRARY_CRITERIA)
         for part in parts
     )
     return ours and modules.learns(machine, module)
