@@ -61,7 +61,7 @@ for x, y in DataLoader(dataset, batch_size=8):
   the GPU; or a handler catches its failure and does more than skip the iteration.
 - It runs only if CUDA is available, and the result is copied to the host before a module uses it.
 - It runs only if the program runs as several processes, `if distributed:`. The choice is for a single process.
-- The device index is the number of the process, `args.local_rank`, which users do not choose.
+- All that the program chooses is the number of the process, `args.local_rank`: users do not choose that.
 - The flag says where results are stored: if it is not set, `.cpu()` copies tensors to the host.
 - The program never chooses: the script needs CUDA on every machine.
 - The module has no tensors to move: `nn.CrossEntropyLoss().cuda()` works on any machine.

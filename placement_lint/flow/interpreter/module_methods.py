@@ -157,7 +157,7 @@ def move(machine: Machine, module: Object | Symbol, name: str, arguments: Argume
         given = device_choice.without_cpu(machine, given, source, node)
         device_choice.request_literal(machine, given, source, node, node, module)
         if name == "cuda" and isinstance(given, Symbol):
-            device_choice.request_number(machine, given, node, module)
+            device_choice.request(machine, node, node, module, fixed=True, number=given)
             given = Device("cuda", given)
         device_choice.used(machine, given, node)
     if given is not None:

@@ -40,6 +40,8 @@ def device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
 
     def make(kind: Value) -> Value:
         place = devices.as_place(kind)
+        if isinstance(kind, Symbol) and device_choice.is_number(kind.preferred):
+            place = Device("cuda", kind, written=node)
         if place is None:
             return machine.fresh()
         if isinstance(place, Device) and place.kind != "cpu" and isinstance(index, (Const, Symbol)) and index != NONE:

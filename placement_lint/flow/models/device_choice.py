@@ -275,7 +275,10 @@ def request(
     current: Value | None = None,
     number: Symbol | None = None,
 ) -> None:
-    """CUDA is requested explicitly; ``nn.CrossEntropyLoss().cuda()`` has nothing to move, on any machine."""
+    """CUDA is requested explicitly; ``nn.CrossEntropyLoss().cuda()`` has nothing to move, on any machine.
+
+    ``x.cuda(args.gpu)`` needs CUDA, whatever the ``number`` is.
+    """
     if machine.now[Calls].standalone and not asks_about_devices(machine.tested & machine.decided):
         lightning.requested(machine, how, node)
     if machine.now[Context].worker is not None:
@@ -338,15 +341,8 @@ def request_literal(
         if _is_literal(source):
             request(machine, how, node, module, fixed=current is not None, current=current)
         elif place.written is not None:
-            request(machine, place.written, node, module, place.written, current=current)
-
-
-def request_number(machine: Machine, given: Symbol, node: cst.CSTNode, module: Object | Symbol | None = None) -> None:
-    """``x.cuda(args.gpu)`` and ``x.cuda(gpus[0])`` need CUDA, whatever the number is."""
-    if not _names_process(given):
-        request(machine, node, node, module, fixed=True, number=given)
-    elif machine.now[Context].worker is None:
-        _note_guard(machine, node, module)
+            number = place.index if isinstance(place.index, Symbol) else None
+            request(machine, place.written, node, module, place.written, current=current, number=number)
 
 
 def request_current(machine: Machine, given: Value, node: cst.Call) -> None:
@@ -355,7 +351,7 @@ def request_current(machine: Machine, given: Value, node: cst.Call) -> None:
     def request_one(option: Value) -> Value:
         if isinstance(option, (Const, Device)):
             request_literal(machine, option, argument(node, 0, "device"), node, node, current=option)
-        elif isinstance(option, Symbol) and _is_number(option.preferred) and not _names_process(option):
+        elif isinstance(option, Symbol) and is_number(option.preferred) and not _names_process(option):
             request(machine, node, node, fixed=True, current=option)
         return NONE
 
@@ -363,7 +359,7 @@ def request_current(machine: Machine, given: Value, node: cst.Call) -> None:
         machine.lift(request_one, given)
 
 
-def _is_number(value: Const | None) -> bool:
+def is_number(value: Const | None) -> bool:
     """Whether it is the number of a GPU."""
     return value is not None and type(value.value) is int and value.value >= 0
 

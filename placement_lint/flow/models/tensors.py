@@ -397,7 +397,7 @@ def move_target(machine: Machine, name: str, arguments: Arguments, node: cst.Cal
     source = device_choice.argument(node, 0, "device")
     given = device_choice.without_cpu(machine, given or NONE, source, node)
     if name == "cuda" and isinstance(given, Symbol):
-        device_choice.request_number(machine, given, node)
+        device_choice.request(machine, node, node, fixed=True, number=given)
         visible_devices.name_device(machine, Device("cuda", given), node, node)
         return Device("cuda", given)
     device_choice.request_literal(machine, given, source, node, node)
