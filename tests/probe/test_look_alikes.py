@@ -102,6 +102,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "type_by_own_place": "the program chooses no device",
         "device_of_a_number": {"choice": "cuda"},
         "device_of_an_option": {"choice": "cuda"},
+        "setting_asked_last": {"choice": "cuda"},
         "number_of_process_guarded": "the program chooses no device",
         "lightning_part": {"choice": "cuda"},
         "lightning_forward_of_part": {"choice": "cuda"},

@@ -177,10 +177,17 @@ def boolean(machine: Machine, node: cst.BooleanOperation) -> Value:
         return machine.fork(
             (
                 (goes_on.negation, lambda: machine.restrict(decided)),
-                (goes_on, lambda: expressions.evaluate(machine, node.right)),
+                (goes_on, lambda: _last_operand(machine, node.right)),
             ),
             asks=True,
         )
+
+
+def _last_operand(machine: Machine, node: cst.BaseExpression) -> Value:
+    """The value of ``b``: a setting of the script is true or false, whatever it is set to now."""
+    value = expressions.evaluate(machine, node)
+    setting = device_choice.setting(machine, node, value) if isinstance(value, Const) else None
+    return value if setting is None else machine.either(((setting, TRUE), (setting.negation, FALSE)))
 
 
 def _note_asked_again(machine: Machine, node: cst.BooleanOperation) -> None:
