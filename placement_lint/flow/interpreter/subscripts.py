@@ -8,11 +8,12 @@ from placement_lint.flow.api.torch_names import CONTAINERS, ITEM_TYPES
 from placement_lint.flow.domain import folding
 from placement_lint.flow.domain.aliasing import inside, within
 from placement_lint.flow.domain.arguments import Arguments
-from placement_lint.flow.domain.path_condition import ALWAYS, answered
+from placement_lint.flow.domain.path_condition import ALWAYS, answered, any_of
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     NONE,
     Bound,
+    Choice,
     Class,
     Const,
     Device,
@@ -60,7 +61,17 @@ from placement_lint.source.querying import mentions
 
 def read(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Value:
     """``owner[key]``"""
+    owner = _not_none(machine, owner)
     return machine.lift(lambda option, chosen: _item(machine, option, chosen, node), owner, key)
+
+
+def _not_none(machine: Machine, owner: Value) -> Value:
+    """Continue where an owner that is None on other paths is not: there, this raises TypeError."""
+    is_none = any_of(guard for guard, option in alternatives(owner) if option == NONE)
+    if isinstance(owner, Choice) and is_none.possible and not machine.does_without("TypeError"):
+        machine.survive(is_none.negation)
+        return machine.restrict(owner)
+    return owner
 
 
 def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Value:

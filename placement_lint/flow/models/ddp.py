@@ -381,8 +381,13 @@ def _report_changes(machine: Machine, wrapper: Object, trained: Note) -> None:
     if changes is not None:
         machine.lift(lambda facts: _report_each(machine, wrapper, facts, trained), changes)
     tolerant = machine.read(wrapper.id, _TOLERANT) is not None
-    for part in modules.reachable(machine, wrapper).values():
-        before, now = machine.read(part.id, _FLAG_AT_WRAP), machine.read(part.id, gradients.ASKED)
+    parts = modules.reachable(machine, wrapper)
+    flags = [(machine.read(part, _FLAG_AT_WRAP), machine.read(part, gradients.ASKED)) for part in parts]
+    trained_at_wrap = [now for before, now in flags if isinstance(before, Fact) and before.name == "trainable"]
+    if trained_at_wrap and all(isinstance(now, Fact) and now.name == "frozen" for now in trained_at_wrap):
+        # It only passes gradients on while another model is trained: no gradient of its own is missing.
+        return
+    for before, now in flags:
         if isinstance(before, Fact) and now is not None and before.name != "unknown":
             machine.lift(
                 lambda flag, before=before: _report_flag(machine, wrapper, before, flag, trained, tolerant), now

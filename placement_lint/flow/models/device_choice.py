@@ -511,7 +511,8 @@ def assume_settings(machine: Machine, tested: Condition) -> None:
 def _setting_value(machine: Machine, test: cst.BaseExpression) -> Value | None:
     """The value of a variable, its attribute, or its item of a literal key."""
     if not isinstance(test, cst.Subscript):
-        return value_of(machine, test)
+        value = value_of(machine, test)
+        return machine.restrict(value) if value is not None else None
     owner = value_of(machine, test.value)
     items = machine.read(owner.id, MAPPING) if isinstance(owner, Object) else None
     index = test.slice[0].slice if len(test.slice) == 1 else None
