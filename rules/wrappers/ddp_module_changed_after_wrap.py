@@ -53,7 +53,7 @@ model(torch.randn(16, 8)).sum().backward()
 - A plain `load_state_dict`, `copy_` into weights, pruning, `torch.nn.utils.spectral_norm`: the Parameter objects and
   their accumulators stay.
 - Freezing with `find_unused_parameters=True` or `static_graph=True`, which accept parameters without a gradient.
-- The wrapper is not trained afterwards.
+- The wrapper is not trained afterwards, or all of it is frozen while another model is trained.
 """,
     fix="""\
 Make the change before wrapping, or wrap again after it. During training, do it on all ranks.
