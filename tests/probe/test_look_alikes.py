@@ -259,6 +259,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "keyword-with-partial-batch": {
         "all_by_keyword": REPAIRED,
+        "list_of_rows": "each replica gets rows",
         "rest_left_out": "each replica gets rows",
         "mask_unless_full": {"tensor": True},
         "all_by_position": "it has no keyword argument",

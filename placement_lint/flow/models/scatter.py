@@ -39,6 +39,7 @@ from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Replica
+from placement_lint.flow.state.options import is_option
 from placement_lint.rule import Note
 
 _BATCH_FIRST = Slot("batch first")
@@ -208,6 +209,9 @@ def check_keywords(
     keyword = next(iter(arguments.keywords))
 
     def check(value: Value, source: cst.BaseExpression) -> Value:
+        held = content(machine, value)
+        for item in held.items[:1] if held is not None else ():
+            machine.lift(partial(check, source=source), item)
         if isinstance(value, Tensor) and (few := [rows for rows in value.rows if _leaves_out(rows, ids)]):
             label, rows = machine.text(source), max(few)
             at_last = rows == REST or len(value.rows) > 1
@@ -242,7 +246,9 @@ def _needed(machine: Machine, module: Object | Symbol, arguments: Arguments) -> 
 
 
 def _is_no_tensor(value: Value) -> bool:
-    return isinstance(value, (Const, Device, Function)) or (isinstance(value, Symbol) and value.type in NUMBER_TYPES)
+    return isinstance(value, (Const, Device, Function)) or (
+        isinstance(value, Symbol) and (value.type in NUMBER_TYPES or is_option(value))
+    )
 
 
 def _leaves_out(rows: int, ids: tuple[object, ...]) -> bool:
