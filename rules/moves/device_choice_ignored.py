@@ -140,6 +140,7 @@ def control(facts: Facts) -> None:
 
 NO_CUDA = (
     Raises("RuntimeError", "Found no NVIDIA driver"),
+    Raises("RuntimeError", "Attempting to deserialize object on"),
     Raises("AssertionError", "not compiled with CUDA enabled"),
     Raises("TypeError", "not available"),
 )
