@@ -123,6 +123,48 @@ def test_a_module_that_moves_its_parts_is_not_where_it_was_built(
     assert {finding.code for finding in result.findings} == codes
 
 
+REPLICATED = """
+    import torch
+    from torch import nn
+
+    class Noise(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(4))
+
+        def mixed(self, x):
+            return x * self.weight
+
+        def forward(self, x):
+            return self.mixed(x)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.noise = Noise()
+            self.bias = nn.Parameter(torch.zeros(4))
+
+        def forward(self, x):
+            return self.noise(x) + self.bias
+
+    net = nn.DataParallel(Net().cuda())
+    print(net(torch.ones(8, 4)))
+"""
+
+
+def test_a_part_of_a_replica_is_where_the_replica_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reaches = calls.reaches
+
+    def all_but_the_part(machine: Machine, function: Function, arguments: calls.Arguments) -> bool:
+        is_of_part = function.owner is not None and function.owner.name == "Noise"
+        return not (is_of_part and function.name == "forward") and reaches(machine, function, arguments)
+
+    monkeypatch.setattr(calls, "reaches", all_but_the_part)
+    (tmp_path / "train.py").write_text(dedent(REPLICATED))
+    result = check_files(Selection([tmp_path / "train.py"]), Job(Settings(root=tmp_path)), jobs=1)
+    assert not result.findings
+
+
 def test_calls_of_functions_that_are_never_analysed_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

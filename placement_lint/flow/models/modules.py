@@ -444,9 +444,9 @@ def _place_in(machine: Machine, value: Value) -> Value:
 def common_place(machine: Machine, module: Object | Symbol) -> Value:
     """Where everything below a module is; unknown if its parts are in different places."""
     places = {place for _, place in placements(machine, module)}
-    if len(places) > 1 or NONE in places:
-        return machine.fresh()
-    return place_of(machine, module) if not places else _place_in(machine, places.pop())
+    if not places or module.id in machine.now[Replica].modules:
+        return place_of(machine, module)
+    return _place_in(machine, places.pop()) if len(places) == 1 and NONE not in places else machine.fresh()
 
 
 def move(machine: Machine, module: Object | Symbol, target: Value, note_node: cst.CSTNode) -> None:
