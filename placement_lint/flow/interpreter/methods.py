@@ -81,7 +81,7 @@ def items_of_container(machine: Machine, arguments: Arguments) -> Value:
 
 def extend_container(machine: Machine, module: Object, name: str, arguments: Arguments) -> None:
     """``module_list.append(layer)``"""
-    before = modules.items_of(machine, module)
+    before = modules.stored_items(machine, module)
     known = before if isinstance(before, Sequence) else Sequence((), exact=False)
     added = arguments.positional[-1:]
     if name == "extend" and added:

@@ -360,8 +360,6 @@ def _is_too_costly(machine: Machine, place: int) -> bool:
 
 
 def _for(machine: Machine, node: cst.For) -> None:
-    if not machine.now[Around].loops:
-        machine.now[Around].effort = machine.budget.effort
     with machine.round_by_round():
         iterable = machine.restrict(expressions.evaluate(machine, node.iter))
         _use_up(machine, iterable, node)

@@ -6,7 +6,7 @@ import libcst as cst
 
 from placement_lint.flow.api.torch_names import CONTAINERS, ITEM_TYPES
 from placement_lint.flow.domain import folding
-from placement_lint.flow.domain.aliasing import inside, within
+from placement_lint.flow.domain.aliasing import within
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import ALWAYS, answered, any_of
 from placement_lint.flow.domain.record import replace
@@ -139,7 +139,7 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
         return found if found is not None else _made_on_demand(machine, owner, mapping, key, node)
     items = modules.items_of(machine, owner)
     if isinstance(items, Sequence):
-        found = _item_of_sequence(machine, inside(items, owner.alias), key)
+        found = _item_of_sequence(machine, items, key)
         if not isinstance(key, Slice) or not isinstance(found, Sequence):
             return found
         if owner.kind is Kind.LIST:
@@ -286,7 +286,7 @@ def _write_item(
     mapping = machine.read(owner.id, MAPPING)
     if isinstance(mapping, Mapping):
         machine.write(owner.id, MAPPING, _with_key(machine, mapping, key, value, source))
-    items = modules.items_of(machine, owner)
+    items = modules.stored_items(machine, owner)
     if isinstance(items, Mapping):
         machine.write(owner.id, ITEMS, _with_key(machine, items, key, value, source))
     if isinstance(items, Sequence):

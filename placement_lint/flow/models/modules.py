@@ -363,13 +363,19 @@ def as_content(machine: Machine, container: Object, value: Value) -> Value:
     return machine.lift(keep, value)
 
 
-def items_of(machine: Machine, module: Object) -> Value | None:
-    """What a container holds, of a Sequential without names; in a replica, where the replica has it."""
+def stored_items(machine: Machine, module: Object) -> Value | None:
+    """What a container was given, whichever copy of it is asked; of a Sequential without names."""
     items = machine.read(module.id, ITEMS)
+    if isinstance(items, Mapping) and extends(module, "torch.nn.Sequential"):
+        return Sequence(tuple(item for _, item in items.items), items.rest is None)
+    return items
+
+
+def items_of(machine: Machine, module: Object) -> Value | None:
+    """What a container holds; in a replica, where the replica has it."""
+    items = stored_items(machine, module)
     if not isinstance(items, (Sequence, Mapping)):
         return items
-    if isinstance(items, Mapping) and extends(module, "torch.nn.Sequential"):
-        items = Sequence(tuple(item for _, item in items.items), items.rest is None)
     if machine.now[Replica].notes and module.id in machine.now[Replica].modules:
         items = _each(items, lambda item: machine.lift(_in_replica, item))
     return inside(items, module.alias) if isinstance(items, Sequence) else within(items, module.alias)

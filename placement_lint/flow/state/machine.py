@@ -966,6 +966,8 @@ class Machine:
     def round_by_round(self) -> Iterator[None]:
         """Mark a loop as running."""
         rounds = self.now[Around].rounds
+        if not rounds:
+            self.now[Around].effort = self.budget.effort
         rounds.append(self._last_id)
         try:
             yield
