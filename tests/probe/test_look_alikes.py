@@ -453,6 +453,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "python_values": {"reader": "tolist()"},
     },
     "operand-not-moved": {
+        "parameter_of_unknown_base": "where the Parameter is is unknown",
         "moved_by_other_methods": {"stray": "cuda"},
         "keywords_under_a_flag": {"stray": "cuda"},
         "version_of_python": {"stray": "cuda"},

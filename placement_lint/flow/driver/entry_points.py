@@ -37,7 +37,7 @@ from placement_lint.flow.models import frameworks, lightning, modules, visible_d
 from placement_lint.flow.observers import alloc_in_forward, stale_forward_state
 from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.budget import ABROAD_FOR_UNCALLED
-from placement_lint.flow.state.classes import find, has_base, methods
+from placement_lint.flow.state.classes import find, has_base, has_unknown_base, methods
 from placement_lint.flow.state.containers import content, entries
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
@@ -177,8 +177,11 @@ def _set_up(machine: Machine, instance: Object) -> None:
 
 def _forget_unmoved(machine: Machine, instance: Object) -> None:
     """Forget the unplaced parts: between ``__init__`` and an uncalled method, the program may have moved them."""
+    may_be_module = isinstance(instance.cls, Class) and has_unknown_base(instance.cls)
     for name in machine.store.names(instance.id):
         value = machine.read(instance.id, name)
+        if may_be_module and value is not None:
+            machine.write(instance.id, name, machine.lift(partial(_moved_parameter, machine), value))
         for _, held in alternatives(value) if value is not None else ():
             if (
                 isinstance(held, Object)
@@ -188,6 +191,11 @@ def _forget_unmoved(machine: Machine, instance: Object) -> None:
                 for part in modules.reachable(machine, held).values():
                     machine.write(part.id, modules.PLACE, machine.fresh())
                 modules.settle_tensors(machine, held, machine.fresh())
+
+
+def _moved_parameter(machine: Machine, value: Value) -> Value:
+    is_parameter = isinstance(value, Tensor) and value.role is Role.PARAMETER
+    return replace(value, place=machine.fresh()) if is_parameter else value
 
 
 def _may_be_moved(machine: Machine, instance: Object, name: str) -> bool:
