@@ -12,7 +12,7 @@ from zlib import crc32
 VARIABLE, ALL = "SHARE", "all"
 SHARES = 28
 
-# Test files that start many programs: a quarter of their tests runs each day.
+# Test files that start many programs: a seventh of their tests runs each day, all within a week.
 ROTATING = {
     "flow/test_prospects.py",
     "flow/test_renewal.py",
@@ -37,7 +37,7 @@ ROTATING = {
     "test_executors.py",
     "test_fuzz.py",
 }
-PARTS = 4
+PARTS = 7
 
 
 def chosen() -> int | None:
