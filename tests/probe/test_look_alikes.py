@@ -342,6 +342,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "made_once": {"kept": "once", "called_before": True},
     },
     "module-not-on-first-device": {
+        "own_forward": "its forward moves the module, or a device is chosen for both",
         "ids_of_option": REPAIRED,
         "word_of_command_line": {"place": "cuda:0"},
         "devices_of_trainer": "the module is in no DataParallel: no GPUs are named",
@@ -453,6 +454,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "python_values": {"reader": "tolist()"},
     },
     "operand-not-moved": {
+        "found_in_loop": {"stray": "cuda"},
         "parameter_of_unknown_base": "where the Parameter is is unknown",
         "moved_by_other_methods": {"stray": "cuda"},
         "keywords_under_a_flag": {"stray": "cuda"},
@@ -593,6 +595,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "used_up_on_another_path": {"how": "empty", "listed": True},
     },
     "optimizer-stale-after-replacement": {
+        "loop_over_models": "each model has its own optimizer",
         "copy_attacked": "the last backward reached parts that are unknown",
         "adapters": {"added": True},
         "add_param_group": {"added": True},
@@ -894,6 +897,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "imported": {"visible": "1", "device": "cuda:0"},
     },
     "wrapped-twice": {
+        "either_kind": "whether both are asked for is unknown",
         "saved_bare": "what is wrapped is no wrapper, or the program asks first",
         "each_try_anew": {"already": ""},
         "first_epoch_only": REPAIRED,

@@ -231,6 +231,10 @@ SAME_DEVICE: dict[str, tuple[int, ...] | None] = {
     **dict.fromkeys(JOINS),
 }  # fmt: skip
 
+# By the method and the number of its arguments: the first of them is a number, even a 0-dim tensor on any device,
+# as in the old form `p.add_(-lr, grad)`.
+NUMBER_FIRST = {("add", 2), ("sub", 2), ("addcmul", 3), ("addcdiv", 3)}
+
 # The elementwise ones among them.
 ELEMENTWISE = {
     "add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "pow", "maximum", "minimum", "where",

@@ -374,10 +374,10 @@ def _read_of_class(machine: Machine, owner: Class, name: str, node: cst.CSTNode)
     return found if found is not None else machine.part(owner.id, name, f"{owner.name}.{name}")
 
 
-def chosen(machine: Machine, module: Imported | External, key: Value) -> Value:
+def chosen(machine: Machine, module: Imported | External, key: Value, written: cst.CSTNode | None = None) -> Value:
     """The attribute of a module of the program, or of a library, under a computed name, or the item of a tuple."""
     if isinstance(module, Imported):
-        return imports.chosen(machine, module, key)
+        return imports.chosen(machine, module, key, written)
     if isinstance(key, Const) and type(key.value) is int:
         return imports.item(module.name, key.value) or machine.fresh()
     if isinstance(key, Const) and isinstance(key.value, str):

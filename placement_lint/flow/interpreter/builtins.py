@@ -300,7 +300,8 @@ def _has_attribute(machine: Machine, owner: Value, name: str) -> bool | None:
 def _getattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     owner, name, default = arguments.get(0) or NONE, arguments.get(1), arguments.get(2)
     if not isinstance(name, Const) or not isinstance(name.value, str):
-        return _one_of_many(machine, owner, name) if name is not None else machine.fresh()
+        written = node.args[1].value if len(node.args) > 1 else None
+        return _one_of_many(machine, owner, name, written) if name is not None else machine.fresh()
     label = name.value
 
     def get(option: Value) -> Value:
@@ -316,14 +317,14 @@ def _getattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     return machine.lift(get, owner)
 
 
-def _one_of_many(machine: Machine, owner: Value, name: Value) -> Value:
+def _one_of_many(machine: Machine, owner: Value, name: Value, written: cst.CSTNode | None) -> Value:
     """``getattr(models, args.arch)``"""
-    return machine.lift(lambda option, label: _one_of(machine, option, label), owner, name)
+    return machine.lift(lambda option, label: _one_of(machine, option, label, written), owner, name)
 
 
-def _one_of(machine: Machine, owner: Value, name: Value) -> Value:
+def _one_of(machine: Machine, owner: Value, name: Value, written: cst.CSTNode | None) -> Value:
     if isinstance(owner, (Imported, External)):
-        return attributes.chosen(machine, owner, name)
+        return attributes.chosen(machine, owner, name, written)
     by_user = isinstance(name, Symbol) and options.is_option(name)
     if by_user and isinstance(owner, Object) and owner.kind is Kind.INSTANCE and isinstance(owner.cls, Class):
         return _chosen_method(machine, owner, owner.cls, name)

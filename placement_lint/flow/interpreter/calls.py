@@ -594,7 +594,10 @@ def call_object(machine: Machine, target: Object, arguments: Arguments, node: cs
 
 def _call_object(machine: Machine, target: Object, arguments: Arguments, node: cst.Call) -> Value:
     if isinstance(target.cls, Class):
-        if target.kind is Kind.WRAPPER and any(find(machine, target.cls, step) for step in STEPS_OF_WRAPPERS):
+        own = {step for step in STEPS_OF_WRAPPERS if target.kind is Kind.WRAPPER and find(machine, target.cls, step)}
+        if own:
+            if own.isdisjoint(("__call__", "forward")):
+                wrappers.check_placement(machine, target, node)
             return foreign(machine, arguments, node)
         method = find(machine, target.cls, "__call__")
         if method is not None:

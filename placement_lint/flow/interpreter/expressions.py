@@ -442,7 +442,8 @@ def assign(machine: Machine, target: cst.BaseExpression, value: Value, node: cst
 
 def _assign_name(machine: Machine, target: cst.Name, value: Value, node: cst.CSTNode) -> None:
     before = machine.read(machine.frame.id, target.value)
-    if before is not None:
+    # The variable of a loop goes over several models, of which none replaces another.
+    if before is not None and not isinstance(node, (cst.For, cst.CompFor)):
         optimizers.succeeded(machine, target.value, before, value, node)
     bind(machine, target.value, value)
     at_top = machine.frame.id == machine.module_frame

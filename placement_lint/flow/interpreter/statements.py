@@ -384,9 +384,18 @@ def _for(machine: Machine, node: cst.For) -> None:
             machine.fork([(guard, partial(over, values)) for guard, values in ways], decides=True)
 
         if not machine.dead:
-            machine.scope("loop", rounds)
-    if node.orelse is not None and not machine.dead:
-        execute_body(machine, node.orelse.body)
+            _looped(machine, node, rounds)
+
+
+def _looped(machine: Machine, node: cst.For | cst.While, rounds: Callable[[], None]) -> None:
+    """Run the iterations and then the ``else``, which a ``break`` leaves out."""
+
+    def whole() -> None:
+        machine.scope("rounds", rounds)
+        if node.orelse is not None and not machine.dead:
+            execute_body(machine, node.orelse.body)
+
+    machine.scope("loop", rounds if node.orelse is None else whole)
 
 
 def _differ(machine: Machine, iterable: Value) -> bool:
@@ -443,7 +452,7 @@ def _while(machine: Machine, node: cst.While) -> None:
                 _pass(machine, node)
 
     with machine.round_by_round():
-        machine.scope("loop", rounds)
+        _looped(machine, node, rounds)
 
 
 def _pass(machine: Machine, node: cst.While) -> None:
@@ -458,7 +467,7 @@ def _pass(machine: Machine, node: cst.While) -> None:
         return NONE
 
     def leave() -> Value:
-        machine.jump("loop")
+        machine.jump("loop" if node.orelse is None else "rounds")
         return NONE
 
     if not machine.dead:

@@ -11,6 +11,7 @@ from placement_lint.flow.api.torch_names import (
     HOST_VALUE_METHODS,
     HOST_VALUE_TYPES,
     NEW_METHODS,
+    NUMBER_FIRST,
     REDUCTIONS,
     SAME_DEVICE,
     SIZE,
@@ -299,9 +300,10 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
         return tensor
     if name in REDUCTIONS and not arguments.has(0, "dim") and not arguments.keyword("axis"):
         return reduce(machine, tensor, name, receiver, node)
+    numbers = 1 if (plain, len(arguments.positional)) in NUMBER_FIRST else 0
     others = [
         Operand(argument.value, value)
-        for argument, value in zip(node.args, arguments.positional, strict=False)
+        for argument, value in list(zip(node.args, arguments.positional, strict=False))[numbers:]
         if isinstance(value, Tensor)
     ]
     if plain != name:

@@ -142,8 +142,11 @@ def _once(machine: Machine, name: str, inner: Value, node: cst.Call) -> Value:
     if not isinstance(inner, Object) or inner.kind is not Kind.WRAPPER:
         return inner
     repeated = inner.node is node
+    kind, already = WRAPPERS[name], kind_of(inner)
+    if kind != already and not (machine.reach & machines(machine.path.machines)).implies(machine.path):
+        # A program that decides for one kind here and for another kind there hardly ever decides for both.
+        return machine.fresh()
     if not repeated or machine.same_each_round():
-        kind, already = WRAPPERS[name], kind_of(inner)
         first = Note(inner.node, f"wrapped in {already} here, in an earlier round" if repeated else "wrapped here")
         label = machine.text(node.args[0].value) if node.args else machine.label(inner)
         machine.emit(WrappedTwice(node, machine.scene, label, kind, already, first, repeated))
@@ -278,6 +281,21 @@ def _call(
             ),
         )
     )
+
+
+def check_placement(machine: Machine, wrapper: Object, node: cst.Call) -> None:
+    """What the inherited forward of a DataParallel with its own ``scatter`` or ``gather`` checks before these run."""
+    ids = machine.read(wrapper.id, _IDS, unset=NONE)
+    first, inner = first_device(machine, ids), machine.read(wrapper.id, modules.INNER)
+
+    def check(module: Value) -> Value:
+        if isinstance(module, (Object, Symbol)) and first is not None:
+            _check_first_device(machine, wrapper, module, ids, first, node)
+        return NONE
+
+    with_gpu = machines(ONE_GPU | MANY_GPUS)
+    if inner is not None and wrapper_base(wrapper.cls) == DATA_PARALLEL:
+        machine.fork(((with_gpu, lambda: machine.lift(check, inner)), (with_gpu.negation, lambda: NONE)))
 
 
 def _on_one_device(

@@ -19,6 +19,7 @@ from typing import Any
 import libcst as cst
 
 from placement_lint.flow.api.torch_names import KNOWN_NAMES, STAR_MODULES, canonical
+from placement_lint.flow.domain import partial_text
 from placement_lint.flow.domain.path_condition import Question, answered
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
@@ -348,10 +349,11 @@ def assign(machine: Machine, module: Imported, name: str, value: Value) -> None:
     machine.write(module.frame, name, value)
 
 
-def chosen(machine: Machine, module: Imported, key: Value) -> Value:
+def chosen(machine: Machine, module: Imported, key: Value, written: cst.CSTNode | None = None) -> Value:
     """``getattr(module, key)``: one of the module's members, each under the condition that the key is its name.
 
-    Only its functions and classes count, or only its module classes if there are any. Names that it imports from a
+    Only its functions and classes count, or only its module classes if there are any, or only its functions if the
+    program's default is one. Names that it imports from a
     library, as ``from torch.nn import Parameter``, are for its own use.
     """
     if isinstance(key, Const):
@@ -360,13 +362,16 @@ def chosen(machine: Machine, module: Imported, key: Value) -> Value:
     names = _offered(machine, module, set())
     values = {name: attribute(machine, module, name) for name in names} if len(names) <= _MOST_OFFERED else {}
     callables = {name: value for name, value in values.items() if isinstance(value, (Class, Function))}
-    if any(_is_module(value) for value in callables.values()):
+    by_default = callables.get(partial_text.letters(key))
+    if isinstance(by_default, Function):
+        callables = {name: value for name, value in callables.items() if isinstance(value, Function)}
+    elif any(_is_module(value) for value in callables.values()):
         callables = {name: value for name, value in callables.items() if _is_module(value) is not False}
     if not callables or len(callables) > MAX_CALLABLES:
         return machine.fresh()
     options = []
     for name, value in callables.items():
-        question = is_key(machine, key, name)
+        question = is_key(machine, key, name, written)
         question.say(by_name=True)
         options.append((answered(question, True), value))
     return machine.either(options)
@@ -374,7 +379,8 @@ def chosen(machine: Machine, module: Imported, key: Value) -> Value:
 
 def is_key(machine: Machine, key: Value, name: object, written: cst.CSTNode | None = None) -> Question:
     """Whether a computed key or name is this one; without words if the program has none for the key."""
-    source = source_text(key.source) if isinstance(key, Symbol) else ""
+    of_program = isinstance(key, Symbol) and (isinstance(key.source, cst.CSTNode) or key.preferred is not None)
+    source = source_text(key.source) if isinstance(key, Symbol) and of_program else ""
     source = source or (source_text(written) if written is not None else "")
     return machine.equality(key, Const(name), f"{source} == {name!r}" if source else "")
 
