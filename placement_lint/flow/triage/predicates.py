@@ -975,7 +975,18 @@ def begins(facts: Facts, is_module: bool) -> bool:
     """Whether its use may begin a finding: a module itself is analysed with all its possible arguments."""
     if not is_module:
         return may_begin(facts)
-    return not facts.is_readable or packs(facts) or facts.once(hides) or facts.once(_goes_to_cuda)
+    return (
+        not facts.is_readable
+        or packs(facts)
+        or facts.once(hides)
+        or facts.once(_goes_to_cuda)
+        or facts.once(_extends_what_begins)
+    )
+
+
+def _extends_what_begins(facts: Facts) -> bool:
+    """``class OwnParallel(nn.DataParallel)``: to use it is to use its base."""
+    return any(_always_begins(name_of(base)) for each in facts.all(ast.ClassDef) for base in each.bases)
 
 
 def begins_beside_tensors(facts: Facts, is_module: bool) -> bool:
