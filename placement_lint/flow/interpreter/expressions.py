@@ -117,11 +117,11 @@ def _formatted_string(machine: Machine, node: cst.FormattedString | cst.Concaten
         return state_keys.prefixed(machine, prefix, values[0])
     if len(values) == 1 and isinstance(values[0], Const) and constant:
         text = folding.field(values[0].value)
-        return (folding.joined((prefix, text)) if text is not None else None) or machine.fresh("text", "str")
+        return (folding.joined((prefix, text)) if text is not None else None) or machine.fresh(type="str")
     made = partial_text.joined(letters)
     if len(values) == 1:
         return machine.lift(lambda value: methods.formatted(machine, prefix, (value,), made), values[0])
-    return replace(machine.fresh("text", "str"), letters=made)
+    return replace(machine.fresh(type="str"), letters=made)
 
 
 def _string_parts(node: cst.BaseExpression) -> Iterator[str | cst.FormattedStringExpression]:

@@ -375,4 +375,4 @@ def formatted(machine: Machine, prefix: str, values: tuple[Value, ...], letters:
             return Device("cuda", value.value)
     if not prefix and len(values) == 1 and isinstance(values[0], Symbol) and letters == partial_text.letters(values[0]):
         return replace(values[0], type="str")
-    return replace(machine.fresh("text", "str"), letters=letters)
+    return replace(machine.fresh(type="str"), letters=letters)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import libcst as cst
 
+from placement_lint.flow.domain import partial_text
 from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.path_condition import answered
 from placement_lint.flow.domain.values import (
     FALSE,
     NONE,
@@ -89,11 +91,22 @@ def _field(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
 
 
 def _import_module(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``importlib.import_module("package.module")``"""
-    wanted, package = arguments.get(0, "name"), arguments.get(1, "package")
-    if package is not None or not isinstance(wanted, Const) or not isinstance(wanted.value, str):
+    """``importlib.import_module("package.module")``, and the module that an option names by default."""
+    if arguments.get(1, "package") is not None:
         return machine.fresh(node)
-    return imports.bound(machine, Import(0, wanted.value)) if wanted.value[:1] not in ("", ".") else machine.fresh(node)
+
+    def imported(wanted: Value) -> Value:
+        text = partial_text.letters(wanted)
+        if text[:1] in ("", ".") or partial_text.HOLE in text:
+            return machine.fresh(node)
+        module = imports.bound(machine, Import(0, text))
+        if isinstance(wanted, Const):
+            return module
+        is_default = imports.is_key(machine, wanted, text, node.args[0].value if node.args else None)
+        other = machine.fresh(node)
+        return machine.either([(answered(is_default, True), module), (answered(is_default, False), other)])
+
+    return machine.lift(imported, arguments.get(0, "name") or NONE)
 
 
 def _chain(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -141,6 +154,7 @@ CALLS: Handlers = {
     "types.MethodType": _method_of_object,
     "itertools.chain": _chain,
     "importlib.import_module": _import_module,
+    "builtins.__import__": _import_module,
     "itertools.chain.from_iterable": _chain_of,
     "inspect.isclass": _is_class,
     "dataclasses.field": _field,

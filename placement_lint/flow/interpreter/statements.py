@@ -388,7 +388,7 @@ def _for(machine: Machine, node: cst.For) -> None:
 
 
 def _looped(machine: Machine, node: cst.For | cst.While, rounds: Callable[[], None]) -> None:
-    """Run the iterations and then the ``else``, which a ``break`` leaves out."""
+    """Run the iterations and then the ``else``, which a ``break`` skips."""
 
     def whole() -> None:
         machine.scope("rounds", rounds)

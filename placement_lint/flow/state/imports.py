@@ -379,8 +379,7 @@ def chosen(machine: Machine, module: Imported, key: Value, written: cst.CSTNode 
 
 def is_key(machine: Machine, key: Value, name: object, written: cst.CSTNode | None = None) -> Question:
     """Whether a computed key or name is this one; without words if the program has none for the key."""
-    of_program = isinstance(key, Symbol) and (isinstance(key.source, cst.CSTNode) or key.preferred is not None)
-    source = source_text(key.source) if isinstance(key, Symbol) and of_program else ""
+    source = source_text(key.source) if isinstance(key, Symbol) else ""
     source = source or (source_text(written) if written is not None else "")
     return machine.equality(key, Const(name), f"{source} == {name!r}" if source else "")
 
