@@ -99,6 +99,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "updated_outside": REPAIRED,
     },
     "device-choice-ignored": {
+        "parsed_again": {"choice": "cuda"},
         "how_many_replicas": "the program chooses no device",
         "type_by_own_place": "the program chooses no device",
         "device_of_a_number": {"choice": "cuda"},

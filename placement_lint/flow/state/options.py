@@ -46,6 +46,8 @@ _DEFAULTS_OF_ACTIONS = {"store_true": FALSE, "store_false": TRUE, "count": NONE}
 # The cell of a parser, or of its result, with the defaults of its options; that of a group with its parser.
 _DEFAULTS = Slot("defaults")
 _PARSER = Slot("parser")
+# The cell of a result of ``parse_args`` with the first result of the same call.
+_BEFORE = Slot("before")
 
 
 # --- parsers -------------------------------------------------------------------------------------------------
@@ -54,7 +56,7 @@ _PARSER = Slot("parser")
 def call(machine: Machine, parser: Symbol | Object, method: str, arguments: Arguments, node: cst.Call) -> Value | None:
     """The result of a method that may be one of a parser; None if it is another one."""
     if method in _PARSES | _PARSES_SOME:
-        namespace = machine.fresh(node, NAMESPACE)
+        namespace = _namespace(machine, arguments, node)
         defaults = machine.read(parser.id, _DEFAULTS)
         if defaults is not None:
             machine.write(namespace.id, _DEFAULTS, defaults)
@@ -68,6 +70,18 @@ def call(machine: Machine, parser: Symbol | Object, method: str, arguments: Argu
         machine.write(group.id, _PARSER, Const(_parser(machine, parser)))
         return group
     return None
+
+
+def _namespace(machine: Machine, arguments: Arguments, node: cst.Call) -> Symbol:
+    """A result of ``parse_args``. A program that parses its command line again gets the same options again."""
+    key = "command line", node
+    before = machine.known_part(machine.module_frame, key)
+    if before is None:
+        return machine.part(machine.module_frame, key, node, type=NAMESPACE)
+    again = machine.fresh(node, NAMESPACE)
+    if not arguments.values() and not arguments.spread:
+        machine.write(again.id, _BEFORE, before)
+    return again
 
 
 def _parser(machine: Machine, owner: Symbol | Object) -> int:
@@ -110,7 +124,9 @@ def option(machine: Machine, namespace: Symbol, name: str, text: str | cst.CSTNo
     """``args.name``: what the program assigned, or else the option, which the user may have given."""
 
     def given() -> Value:
-        return machine.part(namespace.id, name, text, namespace, preferred=default(machine, namespace, name))
+        before = machine.read(namespace.id, _BEFORE)
+        owner = before if isinstance(before, Symbol) else namespace
+        return machine.part(owner.id, name, text, owner, preferred=default(machine, namespace, name))
 
     return machine.read(namespace.id, name, unset=given)
 
