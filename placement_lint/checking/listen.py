@@ -361,7 +361,9 @@ def _decisions(
     if any(_is_left_over(answer, open_) for answer in decisions):
         return None
     by_default = not by_options and decisions == ways[3] and len(decisions) < len(ways[1])
-    return _Decisions(frozenset(decisions), by_default)
+    # Then those without which the line is not reached, and which are not the defaults, are among the others.
+    needed = [answer for answer in given if _is_of_user(answer) and _is_not_default(answer)] if by_default else []
+    return _Decisions(frozenset((*decisions, *needed)), by_default)
 
 
 def _open(cube: Cube, given: Collection[Answer]) -> list[Answer]:
@@ -425,8 +427,12 @@ def _decisive(answers: list[Answer], cube: Cube, charge: _Charge, relaxed: Condi
 
 def _not_default(answers: list[Answer]) -> list[Answer]:
     """Among answers that only options give, those that differ from the default; all answers otherwise."""
-    others = [answer for answer in answers if preferred_answer(answer.question) is not answer.given]
+    others = list(filter(_is_not_default, answers))
     return others if others and all(switches(answer.question) for answer in answers) else answers
+
+
+def _is_not_default(answer: Answer) -> bool:
+    return preferred_answer(answer.question) is not answer.given
 
 
 def _goes_without_saying(answer: Answer) -> bool:
