@@ -64,6 +64,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "set_before_spawned_work": {"place": "cuda:1", "device_ids": [1]},
     },
     "data-parallel-in-process-group": {
+        "flag_in_settings": "each process is in the group",
         "either_or": REPAIRED,
         "evaluates": "there are no gradients",
         "first_rank_only": {"world_size": 1},
@@ -361,6 +362,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unknown_ids": {"device_ids": [0]},
     },
     "move-on-non-movable": {
+        "type_of_tuple": "the branch is never taken",
+        "kind_by_helper": "what the environment gives is unknown",
         "rebound_by_other_methods": {"kind": "tensor"},
         "unknown_key": REPAIRED,
         "rest_of_batch": {"kind": "tensor"},

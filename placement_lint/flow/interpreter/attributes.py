@@ -438,7 +438,7 @@ _MODULE_EVIDENCE = {
 }  # fmt: skip
 _METHODS_OF_UNKNOWN = {
     "to", "cuda", "cpu", "parameters", "state_dict", "load_state_dict", "train", "eval", "step", "backward",
-    "items", "keys", "values", "append", "get", "numpy", "item", "format", "split", "copy",
+    "items", "keys", "values", "append", "get", "pop", "numpy", "item", "format", "split", "copy",
 }  # fmt: skip
 
 

@@ -248,6 +248,8 @@ def _type(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
             return External("numpy.ndarray")
         if isinstance(value, Object):
             return value.cls
+        if isinstance(value, (Sequence, Const)):
+            return External(f"builtins.{'tuple' if isinstance(value, Sequence) else type(value.value).__name__}")
         if isinstance(value, Symbol):
             return machine.part(value.id, "__class__", node, value)
         return machine.fresh(node)

@@ -346,8 +346,8 @@ def _method_of_unknown(machine: Machine, receiver: Symbol, name: str, arguments:
         schedulers.step(machine, receiver, node)
     if name in ("Process", "Pool", "Popen"):
         visible_devices.hand_down(machine)
-    if name == "get" and isinstance(given, Const):
-        return machine.part(receiver.id, ("item", given.value), node, receiver)
+    if isinstance(given, Const) and (name == "get" or (name == "pop" and isinstance(given.value, str))):
+        return subscripts.item_of_unknown(machine, receiver, given, node)
     if name == "startswith" and receiver.letters and isinstance(given, Const) and isinstance(given.value, str):
         begins = partial_text.begins_with(receiver, given.value)
         return machine.fresh(node) if begins is None else Const(begins)

@@ -100,14 +100,20 @@ def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Va
     if namespace is not None and isinstance(key, Const) and isinstance(key.value, str):
         return options.option(machine, namespace, key.value, node)
     if isinstance(owner, Symbol):
-        name = key.value if isinstance(key, Const) else key
         if owner.scattered:
             of_rows = key == Const(0) or not isinstance(key, Const)
             return machine.fresh(node, ITEM_TYPES.get(owner.type, ""), of_rows)
-        part = machine.part(owner.id, ("item", name), node, owner, ITEM_TYPES.get(owner.type, ""))
-        stored = machine.read(owner.id, f"[{name!r}]") if isinstance(key, Const) else None
-        return stored if stored is not None else part
+        if isinstance(key, Const):
+            return item_of_unknown(machine, owner, key, node)
+        return machine.part(owner.id, ("item", key), node, owner, ITEM_TYPES.get(owner.type, ""))
     return machine.fresh()
+
+
+def item_of_unknown(machine: Machine, owner: Symbol, key: Const, node: cst.CSTNode) -> Value:
+    """What the program stored under the key, or else the same unknown value each time."""
+    part = machine.part(owner.id, ("item", key.value), node, owner, ITEM_TYPES.get(owner.type, ""))
+    stored = machine.read(owner.id, f"[{key.value!r}]")
+    return stored if stored is not None else part
 
 
 def _is_not_empty(machine: Machine, owner: Object | Symbol) -> None:

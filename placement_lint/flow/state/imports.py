@@ -276,16 +276,16 @@ def attribute(machine: Machine, module: Imported, name: str) -> Value | None:
 def member(machine: Machine, frame: int, name: str) -> Value | None:
     """The value that the file of a module's frame binds to a name, itself or by ``import *``; None if it has none."""
     project = machine.project
-    if frame == machine.module_frame and (value := machine.read(frame, name)) is not None:
-        return resolved(machine, value)
+    own = machine.read(frame, name) if frame == machine.module_frame else None
     if project is None:
-        return _starred(machine, frame, name)
+        return own if own is not None else _starred(machine, frame, name)
     if (frame, name) in project.resolving:
         return None
     project.resolving.append((frame, name))
     try:
-        load(machine, frame, name)
-        value = machine.read(frame, name)
+        if own is None:
+            load(machine, frame, name)
+        value = own if own is not None else machine.read(frame, name)
         return resolved(machine, value) if value is not None else _starred(machine, frame, name)
     finally:
         project.resolving.pop()

@@ -286,13 +286,17 @@ def switches(question: Question) -> frozenset[Value]:
 
 
 def asks_for_kind_of_data(question: Question) -> bool:
-    """Whether it tests if something is a tensor, an array, or of a builtin type."""
+    """Whether it tests if something is a tensor, an array, or of another kind of data, such as a list."""
     subject = question.subject
     if not isinstance(subject, tuple) or subject[0] != "isinstance":
         return False
     classes = subject[2].items if isinstance(subject[2], Sequence) else (subject[2],)
     names = [cls.name for cls in classes if isinstance(cls, External)]
-    return any(name.startswith("builtins.") or name in ("torch.Tensor", "numpy.ndarray") for name in names)
+    return any(name.startswith(_KINDS_OF_DATA) for name in names)
+
+
+# The classes of data that programs tell apart, by the beginnings of their names.
+_KINDS_OF_DATA = ("builtins.", "collections.", "typing.", "torch.Tensor", "numpy.ndarray")
 
 
 def is_flag(question: Question) -> bool:
