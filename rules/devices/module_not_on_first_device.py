@@ -16,8 +16,8 @@ from placement_lint.rule import Page, Problem, Replay, Rule
 PAGE = Page(
     what="""\
 Reports a `DataParallel` model that is called while its parameters are not on the first GPU of `device_ids`:
-it was never moved there, or was moved elsewhere last. That is so too if an option names the ids and `model.cuda()`
-moves the model to the first GPU of all.
+it was never moved there, or was moved elsewhere last. That is so too if an option names the ids, as a list or as a text
+such as `0,1`, and `model.cuda()` moves the model to the first GPU of all.
 """,
     why="""\
 Every forward compares the device of each parameter and buffer with `device_ids[0]`
@@ -45,6 +45,7 @@ print(model(torch.randn(16, 8)).shape)
 - The model is moved after it is wrapped, `DataParallel(net).to(device)`, or before; both are correct.
 - It is on the first id: `.to("cuda:2")` with `device_ids=[2, 0, 1]`; `.cuda()` without an index.
 - `device_ids` has a single entry: the constructor moves the model.
+- The ids are those of an option, and the program sets `CUDA_VISIBLE_DEVICES` or the current device itself.
 - The module has no parameters and no buffers, or the wrapper is never called.
 - Inputs on the CPU or on another GPU: they are scattered from any device.
 """,

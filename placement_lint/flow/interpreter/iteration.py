@@ -40,6 +40,7 @@ from placement_lint.flow.state.classes import find, foreign_bases
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.options import is_option
 from placement_lint.rule import Note
 
 
@@ -72,6 +73,8 @@ def _element(machine: Machine, iterable: Value, node: cst.CSTNode, single: bool)
         return step(machine, items.items[0])
     if isinstance(iterable, Object) and iterable.kind is Kind.DATASET:
         return _sample(machine, iterable, node)
+    if isinstance(iterable, Symbol) and is_option(iterable):
+        return replace(machine.fresh(), parent=iterable)
     return machine.fresh()
 
 

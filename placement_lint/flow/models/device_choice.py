@@ -240,7 +240,7 @@ def _option(place: Place | None) -> Symbol | None:
 
 def _is_item(option: Symbol) -> bool:
     """``args.gpus[0]`` is one of several GPUs, which DataParallel takes care of."""
-    return isinstance(option.source, cst.Subscript)
+    return isinstance(option.parent, Symbol) and option.parent.type != NAMESPACE
 
 
 def is_one_card(place: Place) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
+from typing import TypeGuard
 
 import libcst as cst
 
@@ -58,6 +59,7 @@ from placement_lint.flow.models import (
     scatter,
     shapes,
     state_dicts,
+    visible_devices,
 )
 from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state.classes import find, foreign_bases, wrapper_base
@@ -177,7 +179,7 @@ def around(
     machine.write(wrapper.id, _IDS, ids)
     machine.write(wrapper.id, _OUTPUT, output)
     machine.write(wrapper.id, _DIM, dim or Const(0))
-    if isinstance(ids, Symbol) and is_option(ids):
+    if any(_is_of_option(first) for _, first in alternatives(_first_id(machine, ids))):
         machine.write(wrapper.id, _MOVES, Const(frozenset({node, *_moves(machine, inner)})))
     return wrapper
 
@@ -408,16 +410,32 @@ def _check_chosen_device(machine: Machine, wrapper: Object, inner: Object | Symb
     """
     known = machine.read(wrapper.id, _MOVES)
     moves = known.value if isinstance(known, Const) else None
-    if not isinstance(ids, Symbol) or not isinstance(moves, frozenset) or current(machine) is not None:
+    if not isinstance(moves, frozenset) or current(machine) is not None or visible_devices.restricted(machine):
         return
-    first = machine.part(ids.id, ("item", 0), f"{ids.text}[0]", ids)
-    is_zero = machine.equality(first, Const(0), f"{ids.text}[0] == 0")
+    machine.lift(
+        lambda first: _check_chosen_id(machine, wrapper, inner, ids, first, moves, node), _first_id(machine, ids)
+    )
+
+
+def _check_chosen_id(
+    machine: Machine,
+    wrapper: Object,
+    inner: Object | Symbol,
+    ids: Value,
+    first: Value,
+    moves: frozenset[object],
+    node: cst.Call,
+) -> Value:
+    if not _is_of_option(first):
+        return NONE
+    chosen = replace(first, source=f"{ids.text if isinstance(ids, Symbol) else machine.label(ids)}[0]")
+    is_zero = machine.equality(first, Const(0), f"{chosen.text} == 0")
 
     def report(placed: Value) -> Value:
         if not isinstance(placed, Placed) or placed.note is None or placed.note.node in moves:
             return NONE
         if compare(placed.place, Device("cuda", 0)) is Comparison.SAME:
-            _emit_missed(machine, wrapper, ids, Device("cuda", first), placed, node)
+            _emit_missed(machine, wrapper, ids, Device("cuda", chosen), placed, node)
         return NONE
 
     def report_all() -> Value:
@@ -425,7 +443,19 @@ def _check_chosen_device(machine: Machine, wrapper: Object, inner: Object | Symb
             machine.lift(report, placed)
         return NONE
 
-    machine.fork(((answered(is_zero, False), report_all), (answered(is_zero, True), lambda: NONE)))
+    return machine.fork(((answered(is_zero, False), report_all), (answered(is_zero, True), lambda: NONE)))
+
+
+def _first_id(machine: Machine, ids: Value) -> Value:
+    """The first id where their number is unknown; else None."""
+    if isinstance(ids, Symbol):
+        return machine.part(ids.id, ("item", 0), f"{ids.text}[0]", ids) if is_option(ids) else NONE
+    items = content(machine, ids)
+    return items.items[0] if items is not None and items.items and not items.exact else NONE
+
+
+def _is_of_option(index: Value) -> TypeGuard[Symbol]:
+    return isinstance(index, Symbol) and is_option(index)
 
 
 def _moves(machine: Machine, module: Object | Symbol) -> Iterator[cst.CSTNode]:
