@@ -49,7 +49,7 @@ print(model.module.weight.grad.norm())
 - The read is guarded by `isinstance`, by `hasattr(model, "module")`, or by the condition under which the
   model was wrapped.
 - The name belongs to `nn.Module` (`parameters`, `training`), to the wrapper (`device_ids`), or was assigned
-  on it.
+  on it. A private name, as in `model._loss(x)`, is reported if the class of the model has it.
 - Wrappers that forward attributes: a subclass with a `__getattr__`, `torch.compile`, FSDP.
 """,
     fix="""\

@@ -913,6 +913,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unwrapped_first": {"already": ""},
     },
     "wrapper-attribute-read": {
+        "private": REPAIRED,
         "first_layer_of_a_library": "what is read belongs to no wrapper",
         "set_by_a_hook": REPAIRED,
         "setting_with_default": {"wrapper": ""},

@@ -452,6 +452,35 @@ MODULE_METHODS = {
 MODULE_ATTRIBUTES = WRAPPER_FIELDS | MODULE_METHODS | {"module", "training"}
 # DistributedDataParallel sets ``self.device``; DataParallel does not.
 MODULE_ATTRIBUTES_OF_DATA_PARALLEL = MODULE_ATTRIBUTES - {"device"}
+# The private names of nn.Module, then those of DistributedDataParallel; DataParallel adds none.
+PRIVATE_NAMES_OF_WRAPPERS = {
+    "_apply", "_backward_hooks", "_backward_pre_hooks", "_buffers", "_call_impl", "_compiled_call_impl",
+    "_forward_hooks", "_forward_hooks_always_called", "_forward_hooks_with_kwargs", "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs", "_get_backward_hooks", "_get_backward_pre_hooks", "_get_name",
+    "_is_full_backward_hook", "_is_replica", "_load_from_state_dict", "_load_state_dict_post_hooks",
+    "_load_state_dict_pre_hooks", "_maybe_warn_non_full_backward_hook", "_modules", "_named_members",
+    "_non_persistent_buffers_set", "_parameters", "_register_load_state_dict_pre_hook", "_register_state_dict_hook",
+    "_replicate_for_data_parallel", "_save_to_state_dict", "_slow_forward", "_state_dict_hooks",
+    "_state_dict_pre_hooks", "_version", "_wrapped_call_impl",
+    "_accum_grad_hooks", "_active_ddp_module", "_assign_modules_buffers", "_authoritative_rank", "_bucket_config",
+    "_build_debug_param_to_name_mapping", "_build_params_for_reducer", "_check_and_sync_module_buffers",
+    "_check_comm_hook", "_check_default_group", "_check_global_requires_backward_grad_sync",
+    "_check_reducer_finalized", "_check_sync_bufs_post_fwd", "_check_sync_bufs_pre_fwd", "_clear_grad_buffer",
+    "_comm_hooks", "_ddp_init_helper", "_ddp_sink_clone", "_default_broadcast_coalesced",
+    "_delay_all_reduce_all_params", "_delay_all_reduce_params", "_delay_grad_buffer", "_delay_grad_views",
+    "_delayed_all_reduce_hook", "_distributed_broadcast_coalesced", "_distributed_rank",
+    "_divide_by_initial_world_size", "_find_common_rank", "_fire_reducer_autograd_hook", "_get_active_ddp_module",
+    "_get_data_parallel_params", "_get_ddp_logging_data", "_get_parameters", "_has_rebuilt_buckets",
+    "_inside_ddp_forward", "_join_config", "_lazy_init", "_lazy_init_ran", "_log_and_throw",
+    "_match_all_reduce_for_bwd_pass", "_match_unused_params_allreduce", "_module_parameters",
+    "_module_wait_for_copy_hook", "_mp_stream", "_passing_sync_batchnorm_handle", "_post_forward", "_pre_forward",
+    "_register_accum_grad_hook", "_register_buffer_comm_hook", "_register_builtin_comm_hook",
+    "_register_delay_all_reduce_hook", "_register_fused_optim", "_remove_autograd_hooks", "_root_copy_hook",
+    "_run_ddp_forward", "_set_ddp_runtime_logging_sample_rate", "_set_ddp_sink_clone",
+    "_set_params_and_buffers_to_ignore_for_model", "_set_sparse_metadata", "_set_static_graph",
+    "_setup_in_backward_optimizers", "_static_graph_delay_allreduce_enqueued", "_submodule_to_event",
+    "_sync_buffers", "_sync_final_model", "_sync_module_buffers", "_update_process_group", "_use_python_reducer",
+}  # fmt: skip
 
 
 def _within_one_edit(name: str) -> set[str]:

@@ -14,7 +14,12 @@ from typing import TypeGuard
 
 import libcst as cst
 
-from placement_lint.flow.api.torch_names import MODULE_ATTRIBUTES, MODULE_ATTRIBUTES_OF_DATA_PARALLEL, WRAPPERS
+from placement_lint.flow.api.torch_names import (
+    MODULE_ATTRIBUTES,
+    MODULE_ATTRIBUTES_OF_DATA_PARALLEL,
+    PRIVATE_NAMES_OF_WRAPPERS,
+    WRAPPERS,
+)
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import (
     MANY_GPUS,
@@ -647,7 +652,22 @@ def has_attribute(machine: Machine, wrapper: Object, name: str) -> bool:
     of_data_parallel = wrapper_base(wrapper.cls) == DATA_PARALLEL
     known = MODULE_ATTRIBUTES_OF_DATA_PARALLEL if of_data_parallel else MODULE_ATTRIBUTES
     added = isinstance(wrapper.cls, Class) and _adds(machine, wrapper.cls, name)
-    return added or name in known or name.startswith("_")
+    return added or name in known or (name.startswith("_") and not _is_of_inner(machine, wrapper, name))
+
+
+def _is_of_inner(machine: Machine, wrapper: Object, name: str) -> bool:
+    """Whether a private name is one of the class of the module inside, and none of the wrapper's own."""
+    if name.startswith("__") or name in PRIVATE_NAMES_OF_WRAPPERS:
+        return False
+    inner = machine.read(wrapper.id, modules.INNER, unset=NONE)
+    return all(
+        isinstance(option, Object)
+        and (
+            machine.read(option.id, name) is not None
+            or (isinstance(option.cls, Class) and find(machine, option.cls, name) is not None)
+        )
+        for _, option in alternatives(machine.restrict(inner))
+    )
 
 
 def _adds(machine: Machine, cls: Class, name: str) -> bool:
