@@ -15,14 +15,14 @@ from placement_lint.rule import Page, Problem, Replay, Rule
 PAGE = Page(
     what="""\
 Reports an assignment to an attribute of a `DataParallel` or `DistributedDataParallel` wrapper although the wrapped
-module has and reads an attribute of that name.
+module reads its own attribute of that name. It has another one, or none at all.
 """,
     why="""\
 The wrapper stores the model as `self.module` and has no `__setattr__` of its own, so `nn.Module.__setattr__`
 (torch/nn/modules/module.py) silently sets an attribute of the wrapper. The wrapped module keeps the old one: a flag
 has no effect, and a new layer is beside the model and gets no gradient, although its weights are in `parameters()`
-and in the state dict. The number of GPUs does not matter; if the wrapping is under a condition such as
-`device_count() > 1`, only on machines where the condition is true.
+and in the state dict. If it has none, reading it raises `AttributeError`. The number of GPUs does not matter; if the
+wrapping is under a condition such as `device_count() > 1`, only on machines where the condition is true.
 """,
     example="""\
 import torch
@@ -80,14 +80,15 @@ Assign it on `model.module`. This is safe if the model is always wrapped there. 
 
 def check(event: WrapperAttributeWritten) -> Iterator[Problem]:
     fix = safe if event.always else unsafe
+    lacks, keeps = f"which reads `{event.name}`, has none", f"silently keeps its old `{event.name}`"
+    inner = f"the wrapped module, {lacks}" if event.missing else f"the wrapped module {keeps}"
     yield Problem(
         event.node,
-        f"`{event.owner}` is a {event.wrapper}: this sets the attribute on the wrapper, and the wrapped "
-        f"module silently keeps its old `{event.name}`",
+        f"`{event.owner}` is a {event.wrapper}: this sets the attribute on the wrapper, and {inner}",
         (event.wrapped, *event.reads[:1]),
         advice=f"assign `{event.owner}.module.{event.name}`",
         rewrite=fix("assign it on the wrapped module", module_of_target(event.node, event.always)),
-        facts={"wrapper": event.wrapper, "name": event.name, "part": event.part},
+        facts={"wrapper": event.wrapper, "name": event.name, "part": event.part, "missing": event.missing},
         replay=_replay(event),
     )
 
@@ -96,7 +97,8 @@ def _replay(event: WrapperAttributeWritten) -> Replay | None:
     if not is_name(event.label):
         return None
     reached = f'not hasattr({event.owner}, "module") or "{event.name}" not in dir({event.owner})'
-    return Replay(watch=(claimed(event.node, reached, "the wrapped module has its old value"),))
+    otherwise = f"the wrapped module has {'no value' if event.missing else 'its old value'}"
+    return Replay(watch=(claimed(event.node, reached, otherwise),))
 
 
 def flagged(facts: Facts) -> str:
@@ -114,19 +116,21 @@ def _assigned(facts: Facts, inside: bool) -> str:
 
     model = nn.Sequential(nn.Linear(2, 2))
     new = nn.Linear(2, 2) if facts["part"] else "new"
-    setattr(model, facts["name"], nn.Linear(2, 2) if facts["part"] else "old")
+    if not facts["missing"]:
+        setattr(model, facts["name"], nn.Linear(2, 2) if facts["part"] else "old")
     wrapper: Any = in_wrapper(model, facts["wrapper"])
     setattr(model if inside else wrapper, facts["name"], new)
-    done = getattr(model, facts["name"]) is new
-    return "the wrapped module has the new value" if done else "the wrapped module has its old value"
+    if getattr(model, facts["name"], None) is new:
+        return "the wrapped module has the new value"
+    return "the wrapped module has no value" if facts["missing"] else "the wrapped module has its old value"
 
 
 EXPERIMENT = Experiment(
     claim="an assignment on a wrapper does not reach the wrapped module",
     flagged=flagged,
     control=control,
-    symptoms=(Sees("its old value"),),
-    facts={"wrapper": "DataParallel", "name": "head", "part": True},
+    symptoms=(Sees("its old value"), Sees("has no value")),
+    facts={"wrapper": "DataParallel", "name": "head", "part": True, "missing": False},
 )
 
 

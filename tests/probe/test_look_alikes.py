@@ -939,6 +939,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "own_fields": {"name": "device_ids"},
     },
     "wrapper-attribute-write": {
+        "missing_set_otherwise": "the wrapped module has the attribute, or does not need it",
         "bare": {"wrapper": ""},
         "both": REPAIRED,
         "guards": REPAIRED,

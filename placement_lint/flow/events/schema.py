@@ -206,7 +206,7 @@ class WrapperAttributeRead(Event):
 class WrapperAttributeWritten(Event):
     """An attribute is assigned on a wrapper whose module reads another one, its own of that name.
 
-    ``part`` if it is a layer or a Parameter; ``reads`` are the reads of the module's own.
+    ``part`` if it is a layer or a Parameter, ``missing`` if the module has none; ``reads`` are the module's own.
     """
 
     label: str
@@ -214,6 +214,7 @@ class WrapperAttributeWritten(Event):
     name: str
     wrapped: Note
     part: bool
+    missing: bool
     reads: tuple[Note, ...] = ()
     # the assigned object is a wrapper in every assignment here
     always: bool = False

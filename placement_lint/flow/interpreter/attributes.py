@@ -189,6 +189,8 @@ _TENSOR_ATTRIBUTES = {"device", "is_cuda", "shape", "dtype", "data", "grad", "T"
 def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attribute) -> Value:
     if name == "__class__":
         return owner.cls
+    if name == "__dict__":
+        wrapper_attributes.any_may_be_written(machine, owner)
     if is_compiled(owner) and name == "_orig_mod":
         return replace(owner, compiled=NEVER)
     if owner.kind is Kind.WRAPPER:
@@ -304,6 +306,7 @@ def _read_of_module(machine: Machine, module: Object, name: str, node: cst.Attri
         return modules.place_of(machine, module)
     if diffusers.is_pipeline(module):
         return diffusers.part(machine, module, name, node)
+    _note_read(machine, module, name, node)
     part = machine.part(module.id, name, node, module, "torch.dtype" if name == "dtype" else "")
     if isinstance(module.cls, External) and name != "dtype":
         modules.treat_as_module(machine, part, surely=name in PARTS_OF_MODELS)

@@ -60,6 +60,7 @@ from placement_lint.flow.models import (
     non_movable,
     replica_losses,
     tensors,
+    wrapper_attributes,
     wrappers,
 )
 from placement_lint.flow.state import devices, extent, imports, options
@@ -362,6 +363,8 @@ def set_attribute(machine: Machine, arguments: Arguments, written: Many[cst.Base
     elif owner is not None:
         named = written[1] if len(written) > 1 else node
         others = options.excluded(machine, name)
+        for _, option in alternatives(machine.restrict(owner)):
+            wrapper_attributes.any_may_be_written(machine, option)
         machine.lift(lambda option: settings.assign_some(machine, option, named, value or NONE, node, others), owner)
     return NONE
 
@@ -533,6 +536,8 @@ def _vars(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     namespace = arguments.get(0)
     if isinstance(namespace, Symbol) and namespace.type == options.NAMESPACE:
         return machine.part(namespace.id, "__dict__", node, namespace)
+    if namespace is not None:
+        wrapper_attributes.any_may_be_written(machine, namespace)
     return machine.fresh("vars()")
 
 

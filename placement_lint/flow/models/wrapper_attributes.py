@@ -46,6 +46,8 @@ class WrapperAttributes(Notes):
     # that are read, and those of modules in one that are assigned
     writes: list[tuple[WrapperAttributeWritten, int, Object]] = noted(list, Use.AT_END)
     fields: set[tuple[int, str, Condition]] = noted(set, Use.AT_END)
+    # modules of which the program may assign attributes under names that are not written out
+    open: set[int] = noted(set, Use.AT_END)
 
 
 def written(
@@ -70,10 +72,14 @@ def _written(
     if not isinstance(module, Object) or module.kind is not Kind.MODULE:
         return NONE
     own = _own(machine, module, name)
-    if own is not None and all(_differs(machine, option, value) for _, option in alternatives(machine.restrict(own))):
+    missing = own is None and _surely_lacks(machine, module, name)
+    if missing or (
+        own is not None and all(_differs(machine, option, value) for _, option in alternatives(machine.restrict(own)))
+    ):
         kind = wrappers.kind_of(wrapper)
         wrapped = Note(wrapper.node, f"wrapped in {kind} here")
-        event = WrapperAttributeWritten(node, machine.scene, source_text(text), kind, name, wrapped, _is_part(value))
+        label, part = source_text(text), _is_part(value)
+        event = WrapperAttributeWritten(node, machine.scene, label, kind, name, wrapped, part, missing)
         machine.notes[WrapperAttributes].writes.append((event, wrapper.id, module))
     return NONE
 
@@ -85,6 +91,17 @@ def _own(machine: Machine, module: Object, name: str) -> Value | None:
         return stored
     inherited = find(machine, module.cls, name)
     return None if isinstance(inherited, Function) else inherited
+
+
+def _surely_lacks(machine: Machine, module: Object, name: str) -> bool:
+    """Whether a module has no attribute of that name, unless something sets one later."""
+    cls = module.cls
+    if not isinstance(cls, Class) or not modules.registers_only_what_is_seen(machine, module):
+        return False
+    return all(find(machine, cls, each) is None for each in (name, *_HOOKS))
+
+
+_HOOKS = ("__getattr__", "__getattribute__")
 
 
 def _differs(machine: Machine, own: Value, value: Value) -> bool:
@@ -130,12 +147,20 @@ def written_inside(machine: Machine, module: Object, name: str) -> None:
         machine.notes[WrapperAttributes].fields.add((module.id, name, machine.path))
 
 
+def any_may_be_written(machine: Machine, owner: Value) -> None:
+    """``setattr(module, name, value)`` with an unknown name, ``module.__dict__``"""
+    if isinstance(owner, Object) and owner.kind is Kind.MODULE:
+        machine.notes[WrapperAttributes].open.add(owner.id)
+
+
 def finish(machine: Machine) -> None:
     """What was assigned is missed where the module inside reads its own."""
     for event, wrapper, module in machine.notes[WrapperAttributes].writes:
         readers = machine.notes[Accesses].reads.get((class_id(module), event.name), {})
         nodes = dict.fromkeys(node for (node, _), updating in readers.items() if not updating)
         reads = tuple(Note(node, "read here") for node in nodes)
+        if event.missing and module.id in machine.notes[WrapperAttributes].open | machine.notes[ModuleNotes].given_away:
+            continue
         if reads and not _is_looked_after(machine, event, {wrapper, module.id}):
             machine.emit(replace(event, reads=reads, always=event.node not in machine.notes[Accesses].read_of_others))
 
