@@ -101,6 +101,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "device-choice-ignored": {
         "parsed_again": {"choice": "cuda"},
+        "whole_model_loaded": {"choice": "cuda"},
         "how_many_replicas": "the program chooses no device",
         "type_by_own_place": "the program chooses no device",
         "device_of_a_number": {"choice": "cuda"},

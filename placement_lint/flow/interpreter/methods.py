@@ -289,6 +289,8 @@ def _loaded_method(machine: Machine, loaded: Loaded, name: str, arguments: Argum
         return Sequence((Sequence((key, entry)) if name == "items" else entry,), exact=False)
     if name == "keys":
         return Sequence((state_keys.key_of(loaded),), exact=False)
+    if name in ("to", "cuda"):
+        module_methods.target_of(machine, None, name, arguments, node)
     if name in ("to", "cuda", "float", "half"):
         checkpoints.kept(machine, loaded)
     return machine.fresh(node)

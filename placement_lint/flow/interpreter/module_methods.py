@@ -145,10 +145,19 @@ def move(machine: Machine, module: Object | Symbol, name: str, arguments: Argume
     if name == "cpu":
         modules.move(machine, module, CPU, node)
         return
-    given = arguments.keyword("device") or arguments.get(0)
     for dtype in arguments.values():
         if isinstance(dtype, External):
             ddp.converting(machine, module, dtype.name.rpartition(".")[2], node)
+    target = target_of(machine, module, name, arguments, node)
+    if target is not None:
+        modules.move(machine, module, target, node)
+
+
+def target_of(
+    machine: Machine, module: Object | Symbol | None, name: str, arguments: Arguments, node: cst.Call
+) -> Value | None:
+    """The device that ``to`` or ``cuda`` names, which may be an explicit request of CUDA."""
+    given = arguments.keyword("device") or arguments.get(0)
     if name == "cuda" and (given is None or given == NONE):
         device_choice.request(machine, node, node, module)
         given = Device("cuda")
@@ -160,8 +169,7 @@ def move(machine: Machine, module: Object | Symbol, name: str, arguments: Argume
             device_choice.request(machine, node, node, module, fixed=True, number=given)
             given = Device("cuda", given)
         device_choice.used(machine, given, node)
-    if given is not None:
-        modules.move(machine, module, given, node)
+    return given
 
 
 def _register(machine: Machine, module: Object | Symbol, name: str, arguments: Arguments, node: cst.Call) -> Value:
