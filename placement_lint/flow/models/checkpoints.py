@@ -7,12 +7,14 @@ Without ``map_location`` every tensor goes back to the device that it was saved 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TypeAlias
 
 import libcst as cst
 
+from placement_lint.flow.api.torch_names import NUMBER_TYPES
 from placement_lint.flow.domain import partial_text
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import (
@@ -68,6 +70,15 @@ Entry: TypeAlias = "tuple[cst.CSTNode, ...]"
 _StateRestored: TypeAlias = "tuple[cst.Call, Scene, str, Loaded, str, bool, StateKey | None]"
 
 
+class Content(Enum):
+    """The tensors that a saved value has in it, as far as they matter to who loads it."""
+
+    NONE = auto()
+    ON_CPU = auto()
+    UNKNOWN = auto()
+    ELSEWHERE = auto()
+
+
 @record(frozen=True)
 class Saved:
     """A value that the program saves in a file, which has a name with these letters."""
@@ -87,8 +98,9 @@ class Checkpoints(Notes):
 
     files: dict[str, list[tuple[Condition, Value, Note]]] = noted(dict, Use.WEIGHED)
     saves: list[Saved] = noted(list, Use.AT_END | Use.WEIGHED)
-    # by what a file is given by, and by its name, in whichever folder: whether all that is saved there is on the CPU
-    saved_on_cpu: dict[object, bool] = noted(dict)
+    # by what a file is given by, by its path, and by its name, in whichever folder, and by the call that saves it:
+    # what the values have in them
+    saved_in: dict[tuple[object, cst.Call], frozenset[Content]] = noted(dict)
     # by the entry point that saves, and by the same or the form of the name: the options under which it may be saved
     saved_when: dict[tuple[Entry, object], Condition] = noted(dict)
     # files and state dicts that went through a call that cannot be looked into, or whose keys the program uses
@@ -158,9 +170,9 @@ def saved(machine: Machine, value: Value, arguments: Arguments, node: cst.Call) 
     """``torch.save(value, file)``: whether all that is saved under a name goes back to the CPU."""
     given, noted = _path(machine, arguments.get(1, "f")), machine.notes[Checkpoints]
     when, entry = _options_of(machine.path), machine.now[Calls].entry
-    name, on_cpu = _name(machine, arguments.get(1, "f"), node.args[1].value), is_on_cpu(machine, value)
-    for key in (given, name):
-        noted.saved_on_cpu[key] = noted.saved_on_cpu.get(key, True) and on_cpu
+    name, kind = _name(machine, arguments.get(1, "f"), node.args[1].value), _content_of(machine, value)
+    for key in (given, name, partial_text.letters(given)):
+        noted.saved_in[key, node] = noted.saved_in.get((key, node), frozenset()) | {kind}
     for written in (given, name, _form(machine, node.args[1].value)):
         noted.saved_when[entry, written] = noted.saved_when.get((entry, written), NEVER) | when
     if given is not None and _is_list_of_unknown(machine, value):
@@ -261,8 +273,34 @@ def _saves_there_itself(machine: Machine, file: cst.BaseExpression) -> bool:
 
 def is_on_cpu(machine: Machine, value: Value) -> bool:
     """Whether the tensors of a value that is saved are surely there, and there are some."""
-    places = list(_places(machine, value, set()))
-    return bool(places) and all(place == CPU for place in places)
+    return _content_of(machine, value) is Content.ON_CPU
+
+
+def _content_of(machine: Machine, value: Value) -> Content:
+    if _has_no_tensor(machine, value):
+        return Content.NONE
+    places = set(_places(machine, value, set()))
+    if places == {CPU}:
+        return Content.ON_CPU
+    return Content.UNKNOWN if places == {None} else Content.ELSEWHERE
+
+
+def _has_no_tensor(machine: Machine, value: Value) -> bool:
+    """Whether a value is made of numbers and texts only."""
+
+    def plain(option: Value) -> bool:
+        items = content(machine, option)
+        if isinstance(option, Object) and option.kind is Kind.DICT:
+            option = machine.read(option.id, MAPPING) or option
+        if isinstance(option, Mapping):
+            return option.rest is None and all(_has_no_tensor(machine, item) for _, item in option.items)
+        if items is not None:
+            return (items.exact or bool(items.items)) and all(_has_no_tensor(machine, item) for item in items.items)
+        if isinstance(option, Symbol):
+            return option.type in NUMBER_TYPES or option.type == "str"
+        return isinstance(option, Const)
+
+    return all(plain(option) for _, option in alternatives(machine.restrict(value)))
 
 
 def _places(machine: Machine, value: Value | None, seen: set[int]) -> Iterator[Value | None]:
@@ -374,12 +412,23 @@ def _saves_state(machine: Machine, file: str) -> bool:
     return any(isinstance(option, StateDict) for item in (*saved, *held) for _, option in alternatives(item))
 
 
+def _saved_as(machine: Machine, key: object) -> list[frozenset[Content]]:
+    """What each call that saves a file of this name puts there."""
+    return [held for (name, _), held in machine.notes[Checkpoints].saved_in.items() if name == key]
+
+
+def _goes_back_to_cpu(held: Set[Content]) -> bool:
+    """Whether nothing of what a call saves is anywhere else; what is a number once is one in each round."""
+    return bool(held) and Content.ELSEWHERE not in held and (Content.UNKNOWN not in held or Content.NONE in held)
+
+
 def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:
     first, only_state = visits[0], node not in machine.notes[Checkpoints].kept_loads
     name = partial_text.letters(first.given)
-    known = machine.notes[Checkpoints].saved_on_cpu
     # Another file may have the same name in another function.
-    if known.get(first.given, known.get(first.name)):
+    path = [name] if partial_text.HOLE not in name.rpartition("/")[2] else []
+    saved = (_saved_as(machine, key) for key in (first.given, first.name, *path))
+    if all(map(_goes_back_to_cpu, next(filter(None, saved), [frozenset()]))):
         # What the program itself saves from the CPU goes back there.
         return
     joined = next((visit for visit in visits if visit.joined is not None), None)
