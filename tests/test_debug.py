@@ -51,6 +51,20 @@ train(net, device, parser.parse_args())
 if False:
     net(torch.ones(2, 4))
 """
+LOADS_A_STATE = """\
+import argparse
+import torch
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--file", default="last.pth")
+args = parser.parse_args()
+net = nn.Linear(4, 2)
+net.load_state_dict(torch.load(args.file))
+"""
+SAVES_IT = """\
+torch.save(nn.DataParallel(net).state_dict(), "last.pth")
+"""
 TWO_DECISIONS = """\
 import torch
 from settings import one, two, three
@@ -147,6 +161,17 @@ def test_a_condition_of_several_decisions_is_named(
     text = said(capsys, "check", "--why-not", "DPL503", "two.py:13")
     assert "the condition takes too many decisions of the program to state: `y` is on the CPU" in text
     assert "`one()` is true" in text
+
+
+def test_a_state_that_another_program_saves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("test.py").write_text(LOADS_A_STATE, encoding="utf-8")
+    Path("both.py").write_text(LOADS_A_STATE + SAVES_IT, encoding="utf-8")
+    alone = said(capsys, "check", "--why-not", "DPL103", "test.py:9")
+    assert "it is reported if another program of the run saves such a file: the state dict was saved with" in alone
+    assert "it is reported: the state dict was saved with" in said(capsys, "check", "--why-not", "DPL103", "both.py:9")
 
 
 @pytest.mark.usefixtures("program")

@@ -12,6 +12,7 @@ from placement_lint import registry
 from placement_lint.checking.checker import Checker, Reading
 from placement_lint.errors import UsageError
 from placement_lint.project.files import displayed
+from placement_lint.run.reconcile import reconciled
 from placement_lint.source.notebook import NOTEBOOK
 from placement_lint.source.parsing import parse
 from placement_lint.source.text import Unreadable, decode
@@ -102,6 +103,7 @@ class Examination:
         self.shown = displayed(Path(job.absolute(path)), job.folder)
         self.text = self._text()
         self.reading, self.checked = self._checked(thorough=False)
+        self.findings = reconciled([self.checked])
 
     def _text(self) -> str:
         try:
@@ -182,7 +184,7 @@ class Examination:
         if not rule.listens:
             yield "this rule is about files and comments, and is not found by the analysis"
             return
-        if (finding := self._finding(self.checked, rule)) is not None:
+        if (finding := self._finding(self.findings, rule)) is not None:
             yield f"it is reported: {finding.message}"
             return
         if (finding := self._elsewhere(rule)) is not None:
@@ -199,8 +201,8 @@ class Examination:
             return
         yield from self._unsaid(rule)
 
-    def _finding(self, checked: Checked, rule: Rule) -> Finding | None:
-        return next((each for each in checked.findings if each.code == rule.code and self._is_here(each.range)), None)
+    def _finding(self, findings: Sequence[Finding], rule: Rule) -> Finding | None:
+        return next((each for each in findings if each.code == rule.code and self._is_here(each.range)), None)
 
     def _elsewhere(self, rule: Rule) -> Finding | None:
         """A finding of the rule at another line whose trace includes this one."""
@@ -208,7 +210,7 @@ class Examination:
 
     def _passing(self) -> Iterator[Finding]:
         """The findings at any line whose place or trace includes this one."""
-        for finding in self.checked.findings:
+        for finding in self.findings:
             places = [finding.range, *(step.range for step in finding.trace if step.path == finding.path)]
             if any(map(self._is_here, places)):
                 yield finding
@@ -230,7 +232,7 @@ class Examination:
         for statement in self.reading.statements:
             if speaking_for(rule.code, self.reading.places[statement], read_suppressions(self.text)):
                 return "a comment on the line suppresses the rule"
-        if self._finding(self._checked(thorough=True)[1], rule) is not None:
+        if self._finding(reconciled([self._checked(thorough=True)[1]]), rule) is not None:
             return "triage skips the definition around the line; an analysis without triage reports it"
         return ""
 
@@ -245,7 +247,10 @@ class Examination:
         subsumed = [event for event in hearing.account.subsumed if type(event) in rule.listens and self._at(event.node)]
         for event in subsumed:
             yield f"{type(event).__name__}: it only follows from another finding, which is reported instead"
-        if entangled or subsumed:
+        elsewhere = self._finding([one.finding for one in self.checked.provisional if one.if_saved], rule)
+        if elsewhere is not None:
+            yield f"it is reported if another program of the run saves such a file: {elsewhere.message}"
+        if entangled or subsumed or elsewhere is not None:
             return
         kinds = ", ".join(sorted(kind.__name__ for kind in rule.listens))
         if any(type(event) in rule.listens and self._at(event.node) for event in hearing.account.events):
