@@ -349,6 +349,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "own_forward": "its forward moves the module, or a device is chosen for both",
         "ids_of_option": REPAIRED,
         "ids_in_text_of_option": REPAIRED,
+        "ids_of_setting": REPAIRED,
         "visible_by_option": {"place": "cuda:0"},
         "word_of_command_line": {"place": "cuda:0"},
         "devices_of_trainer": "the module is in no DataParallel: no GPUs are named",

@@ -70,6 +70,18 @@ class Symbol:
         return source_text(self.source)
 
 
+# The type of the result of ``parse_args``.
+NAMESPACE = "argparse.Namespace"
+
+
+def is_option(symbol: Symbol) -> bool:
+    """Whether a value comes from the command line, or is a setting that may be overridden."""
+    root: Symbol | Object | None = symbol
+    while isinstance(root, Symbol) and root.preferred is None and root.parent is not None:
+        root = root.parent
+    return isinstance(root, Symbol) and (root.preferred is not None or root.type == NAMESPACE)
+
+
 @record(frozen=True)
 class AtLeast:
     """An integer with a known lower bound: ``torch.cuda.device_count()`` on a machine with several GPUs."""

@@ -24,6 +24,7 @@ from placement_lint.flow.domain.path_condition import NEVER
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     ACCELERATORS,
+    NAMESPACE,
     NONE,
     REPLICA,
     TRUE,
@@ -407,7 +408,7 @@ def _as_replicated(machine: Machine, owner: Object, name: str, value: Value, nod
 
 
 def _read_of_symbol(machine: Machine, owner: Symbol, name: str, node: cst.Attribute) -> Value:
-    if owner.type == options.NAMESPACE or machine.read(owner.id, name) is not None:
+    if owner.type == NAMESPACE or machine.read(owner.id, name) is not None:
         # An option may have the name of a method: ``args.cuda``.
         return options.option(machine, owner, name, node)
     if modules.is_module(machine, owner):

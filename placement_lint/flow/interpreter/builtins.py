@@ -24,6 +24,7 @@ from placement_lint.flow.domain.values import (
     ARRAYS,
     FALSE,
     MAX_CALLABLES,
+    NAMESPACE,
     NONE,
     REPLICA,
     TRUE,
@@ -49,6 +50,7 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
     is_compiled,
+    is_option,
 )
 from placement_lint.flow.events.schema import ParametersRead
 from placement_lint.flow.interpreter import attributes, calls, iteration, settings
@@ -328,7 +330,7 @@ def _one_of_many(machine: Machine, owner: Value, name: Value, written: cst.CSTNo
 def _one_of(machine: Machine, owner: Value, name: Value, written: cst.CSTNode | None) -> Value:
     if isinstance(owner, (Imported, External)):
         return attributes.chosen(machine, owner, name, written)
-    by_user = isinstance(name, Symbol) and options.is_option(name)
+    by_user = isinstance(name, Symbol) and is_option(name)
     if by_user and isinstance(owner, Object) and owner.kind is Kind.INSTANCE and isinstance(owner.cls, Class):
         return _chosen_method(machine, owner, owner.cls, name)
     return machine.fresh()
@@ -534,7 +536,7 @@ def _open(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 def _vars(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     """``vars(args)`` is ``args.__dict__``."""
     namespace = arguments.get(0)
-    if isinstance(namespace, Symbol) and namespace.type == options.NAMESPACE:
+    if isinstance(namespace, Symbol) and namespace.type == NAMESPACE:
         return machine.part(namespace.id, "__dict__", node, namespace)
     if namespace is not None:
         wrapper_attributes.any_may_be_written(machine, namespace)

@@ -22,6 +22,7 @@ from placement_lint.flow.domain.path_condition import ALWAYS, NEVER, Condition
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     FALSE,
+    NAMESPACE,
     NONE,
     TRUE,
     Bound,
@@ -335,7 +336,7 @@ def _default(machine: Machine, parameter: cst.Param, arguments: Arguments) -> Va
     """A parameter that got no argument: its default, unless unknown arguments may have filled it."""
     name = parameter.name.value
     if parameter.default is None or arguments.spread:
-        return machine.fresh(name, options.NAMESPACE if _gives_settings(machine.frame.function) else "")
+        return machine.fresh(name, NAMESPACE if _gives_settings(machine.frame.function) else "")
     node = parameter.default
     if machine.frame.function is None:
         return expressions.evaluate(machine, node)

@@ -32,6 +32,7 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
     describe,
+    is_option,
 )
 from placement_lint.flow.interpreter import calls
 from placement_lint.flow.models import graphs, loaders, modules, operations, schedulers, shapes, state_dicts, state_keys
@@ -40,7 +41,6 @@ from placement_lint.flow.state.classes import find, foreign_bases
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
-from placement_lint.flow.state.options import is_option
 from placement_lint.rule import Note
 
 

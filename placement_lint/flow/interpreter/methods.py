@@ -30,6 +30,7 @@ from placement_lint.flow.domain.values import (
     Tensor,
     Value,
     alternatives,
+    is_option,
 )
 from placement_lint.flow.interpreter import (
     calls,
@@ -353,7 +354,7 @@ def _method_of_unknown(machine: Machine, receiver: Symbol, name: str, arguments:
     if name == "startswith" and receiver.letters and isinstance(given, Const) and isinstance(given.value, str):
         begins = partial_text.begins_with(receiver, given.value)
         return machine.fresh(node) if begins is None else Const(begins)
-    if name == "split" and options.is_option(receiver):
+    if name == "split" and is_option(receiver):
         return machine.part(receiver.id, ("split", given), node, receiver)
     _forget_what_it_holds(machine, receiver)
     return calls.foreign(machine, arguments, node)

@@ -42,6 +42,7 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
     compare,
+    is_option,
 )
 from placement_lint.flow.domain.values import Comparison as Placed
 from placement_lint.flow.events.schema import DeviceNeverEqual, Operand
@@ -227,7 +228,7 @@ def _asks_where_a_tensor_is(machine: Machine, test: cst.BaseExpression) -> bool:
         return False
     owner = value_of(machine, test.value)
     asked = machine.known_part(owner.id, "is_cuda") if isinstance(owner, Symbol) else None
-    return asked is None or not options.is_option(asked)
+    return asked is None or not is_option(asked)
 
 
 def conditional(machine: Machine, node: cst.IfExp) -> Value:

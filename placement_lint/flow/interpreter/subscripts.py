@@ -31,6 +31,7 @@ from placement_lint.flow.domain.values import (
     Tensor,
     Value,
     alternatives,
+    is_option,
 )
 from placement_lint.flow.events.schema import WrapperAttributeRead
 from placement_lint.flow.interpreter import attributes, calls, iteration, settings
@@ -54,7 +55,6 @@ from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Around
 from placement_lint.flow.state.names import christen
-from placement_lint.flow.state.options import is_option
 from placement_lint.rule import Note
 from placement_lint.source.querying import mentions
 

@@ -47,6 +47,7 @@ from placement_lint.flow.domain.values import (
     Tensor,
     Value,
     alternatives,
+    is_option,
 )
 from placement_lint.flow.events.schema import LoadedWhereSaved, Scene
 from placement_lint.flow.models import device_choice, modules, ranks
@@ -57,7 +58,7 @@ from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Calls
 from placement_lint.flow.state.names import names_of, value_of
 from placement_lint.flow.state.notes import Notes, Use, noted
-from placement_lint.flow.state.options import is_option, switches
+from placement_lint.flow.state.options import switches
 from placement_lint.flow.state.program import Program
 from placement_lint.flow.state.records import Unmapped
 from placement_lint.rule import Note

@@ -37,6 +37,7 @@ from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     CPU,
     FALSE,
+    NAMESPACE,
     NONE,
     OWN,
     Choice,
@@ -53,6 +54,7 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
     compare,
+    is_option,
 )
 from placement_lint.flow.events.schema import CpuRefused, CudaRequested, Scene
 from placement_lint.flow.models import lightning, modules, visible_devices
@@ -62,7 +64,7 @@ from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Calls
 from placement_lint.flow.state.names import names_of, value_of, visible
 from placement_lint.flow.state.notes import Notes, Use, noted
-from placement_lint.flow.state.options import NAMESPACE, default, is_option, looks_into_command_line
+from placement_lint.flow.state.options import default, looks_into_command_line
 from placement_lint.flow.state.program import Program
 from placement_lint.flow.state.records import Chosen, Request
 from placement_lint.rule import Note

@@ -23,13 +23,13 @@ from placement_lint.flow.domain.values import (
     Tensor,
     Value,
     alternatives,
+    is_option,
 )
 from placement_lint.flow.models import gradients, modules, trainable
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.notes import Notes, noted
-from placement_lint.flow.state.options import is_option
 
 # A module with more Parameters is not known in full.
 _MOST = 64

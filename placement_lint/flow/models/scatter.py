@@ -31,6 +31,7 @@ from placement_lint.flow.domain.values import (
     Tensor,
     Value,
     alternatives,
+    is_option,
 )
 from placement_lint.flow.events.schema import BatchMisplaced, KeywordAlone, NotBatched, Operand
 from placement_lint.flow.models import packed_sequences, shapes
@@ -39,7 +40,6 @@ from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Replica
-from placement_lint.flow.state.options import is_option
 from placement_lint.rule import Note
 
 _BATCH_FIRST = Slot("batch first")

@@ -53,6 +53,7 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
     compare,
+    is_option,
 )
 from placement_lint.flow.events.schema import FirstDeviceMissed, WrappedTwice, WrapperAttributeRead
 from placement_lint.flow.models import (
@@ -74,7 +75,6 @@ from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Around, Replica
-from placement_lint.flow.state.options import is_option
 from placement_lint.rule import Note
 
 _IDS = Slot("device ids")

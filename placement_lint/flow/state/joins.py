@@ -7,7 +7,19 @@ from collections.abc import Sequence as Many
 from typing import TYPE_CHECKING
 
 from placement_lint.flow.domain.path_condition import Condition
-from placement_lint.flow.domain.values import ABSENT, MISSING, Mapping, Sequence, Value, choose, is_compiled, tells
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    ABSENT,
+    MISSING,
+    Mapping,
+    Sequence,
+    Symbol,
+    Value,
+    choose,
+    is_compiled,
+    is_option,
+    tells,
+)
 from placement_lint.flow.state.program import Program
 
 if TYPE_CHECKING:
@@ -40,7 +52,13 @@ def settled(machine: Machine, values: Many[Value | None]) -> Value | None:
     for value in values:
         if value is None or tells(value):
             return None
-    return machine.fresh()
+    return _of_an_option(machine, values) or machine.fresh()
+
+
+def _of_an_option(machine: Machine, values: Many[Value | None]) -> Value | None:
+    """An unknown part of an option, if each value is one."""
+    options = [value for value in values if isinstance(value, Symbol) and is_option(value)]
+    return replace(machine.fresh(), parent=options[0].parent) if len(options) == len(values) else None
 
 
 def overridden(machine: Machine, cell: Cell, before: Value, after: Many[Value | None]) -> Value | None:

@@ -16,6 +16,7 @@ from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import Question
 from placement_lint.flow.domain.values import (
     FALSE,
+    NAMESPACE,
     NONE,
     TRUE,
     Const,
@@ -35,8 +36,6 @@ from placement_lint.source.querying import dotted, last_name
 from placement_lint.source.remembered import remembered
 from placement_lint.source.walking import nodes_in
 
-# The type of the result of ``parse_args``.
-NAMESPACE = "argparse.Namespace"
 _PARSES = {"parse_args", "parse_intermixed_args"}
 _PARSES_SOME = {"parse_known_args", "parse_known_intermixed_args"}
 _GROUPS = {"add_argument_group", "add_mutually_exclusive_group"}
@@ -260,16 +259,6 @@ def _is_written_out(target: cst.Subscript) -> bool:
 
 
 # --- options -------------------------------------------------------------------------------------------------
-
-
-def is_option(symbol: Symbol) -> bool:
-    """Whether a value comes from the command line, or is a setting that may be overridden."""
-    if symbol.preferred is not None:
-        return True
-    root: Symbol | Object | None = symbol
-    while isinstance(root, Symbol) and root.parent is not None:
-        root = root.parent
-    return isinstance(root, Symbol) and root.type == NAMESPACE
 
 
 def switches(question: Question) -> frozenset[Value]:
