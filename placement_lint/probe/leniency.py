@@ -20,6 +20,8 @@ from typing import Any
 
 import torch
 
+from placement_lint.probe.standins.sizes import BATCHES, COUNT
+
 MOST = 40  # statements that are passed over in a run
 LONGEST = 40  # characters of a statement that are shown
 DEPTH = 3  # of the containers and objects in which tensors are looked for
@@ -153,7 +155,7 @@ class Leniency:
     def _items(self, number: int) -> list[Any]:
         made: Any = builtins.__dict__["__stand_in__"]
         source: Any = getattr(self.statements[number], "iter", None)
-        items = [made(f"{ast.unparse(source)}[{i}]", rows=ROWS) for i in range(BATCHES)]
+        items = [made(f"{ast.unparse(source)}[{i}]", rows=COUNT) for i in range(BATCHES)]
         counts = isinstance(source, ast.Call) and isinstance(source.func, ast.Name) and source.func.id == "enumerate"
         return list(enumerate(items)) if counts else items
 
@@ -223,8 +225,6 @@ def _is_about_data(values: Collection[Any]) -> bool:
 
 
 STATEFUL = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
-ROWS = 8  # of a batch
-BATCHES = 2
 
 
 def _names(tree: ast.AST) -> Iterator[tuple[str, bool]]:

@@ -1,4 +1,4 @@
-"""What goes before a slice that lacks something: a function with the stand-ins of standins.py, and its call."""
+"""What goes before a slice that lacks something: a function with the stand-ins of standins/, and its call."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import Any
 
 from placement_lint.probe.rendering import untyped
 from placement_lint.probe.sandbox import Script
-from placement_lint.probe.standins import COUNT
+from placement_lint.probe.standins.sizes import COUNT
 
 Answer = Mapping[str, Any]
 
 OPTIONS = "*packages, everything=False, workers=False, saved_on='cpu', unset=(), full=False"
 LABEL = "# Stand-ins for what is not there. What follows, down to the call of `stand_in`, is no part of the program."
-PLAIN = "plain"  # what standins.py calls the function of PyTorch's that a wrapper of its own stands before
+PLAIN = "plain"  # what standins/ calls the function of PyTorch's that a wrapper of its own stands before
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,7 @@ class Lack:
 
 @cache
 def _definition() -> str:
-    tree = ast.parse(Path(__file__).with_name("standins.py").read_text(encoding="utf-8"))
-    body = [node for node in tree.body if not (isinstance(node, ast.ImportFrom) and node.module == "__future__")]
-    body = [node for node in body[1:] if not (isinstance(node, ast.ImportFrom) and node.module in TYPES)]
+    body = list(_joined())
     source = ast.unparse(untyped(ast.Module(body, [])))
     note = (
         '"""Put stand-ins in the place of packages, files and options that are not there; give back which are used."""'
@@ -66,7 +64,26 @@ def _definition() -> str:
     return f"{head}{textwrap.indent(text, '    ')}\n\n"
 
 
-TYPES = {"typing"}
+# The modules with stand-ins, each after those that it imports.
+MODULES = (
+    "sizes", "callers", "texts", "models", "things", "packages", "shapes", "data", "options", "files", "install",
+)  # fmt: skip
+UNNEEDED = {"__future__", "typing", "placement_lint"}  # what is imported for types, or is joined itself
+
+
+def _joined() -> Iterator[ast.stmt]:
+    """The statements of the modules with stand-ins, without docstrings and imports of one another."""
+    imported: set[str] = set()
+    for module in MODULES:
+        text = Path(__file__).with_name("standins").joinpath(f"{module}.py").read_text(encoding="utf-8")
+        for node in ast.parse(text).body[1:]:
+            is_import = isinstance(node, (ast.Import, ast.ImportFrom))
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in UNNEEDED:
+                continue
+            if is_import and ast.unparse(node) in imported:
+                continue
+            imported.update([ast.unparse(node)] if is_import else [])
+            yield node
 
 
 @cache

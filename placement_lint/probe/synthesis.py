@@ -2,7 +2,7 @@
 
 All of it is new text for nodes of the program. Files, downloads and data sets are replaced by tensors. Their shapes
 come from the data sets that are known, and from the layers that take them. What else a slice lacks gets stand-ins when
-it runs (standins.py), which also fit shapes that are guessed wrongly.
+it runs (standins/), which also fit shapes that are guessed wrongly.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import libcst as cst
 from placement_lint.flow.domain.path_condition import ELSEWHERE, Answer
 from placement_lint.probe.checkpoints import Checkpoints
 from placement_lint.probe.rendering import TRAINING
+from placement_lint.probe.standins.sizes import COUNT, SIZES
 from placement_lint.probe.units import Program, Unit, called
 from placement_lint.rule import Line, Replay
 from placement_lint.source.wording import source_text
@@ -62,7 +63,7 @@ def supplies(
     rest = frozenset(call.func for call in bars)
     if readers.calls:
         inputs = _inputs(program, readers)
-        targets = TARGETS.format(rows=ROWS)
+        targets = TARGETS.format(rows=COUNT)
         data: Edits = {
             call: stand_in.format(inputs=inputs, targets=targets) for call, stand_in in readers.calls.items()
         }
@@ -409,8 +410,6 @@ def _contains(outer: cst.CSTNode, node: cst.CSTNode) -> bool:
     return any(child is node or _contains(child, node) for child in outer.children)
 
 
-ROWS = 8
-KNOWN = {"mnist": (1, 28, 28), "usps": (1, 16, 16), "cifar": (3, 32, 32), "svhn": (3, 32, 32), "stl": (3, 96, 96)}
 SIDE = 32  # of an image
 TARGETS = "torch.randint(0, 2, ({rows},))"
 
@@ -418,15 +417,15 @@ TARGETS = "torch.randint(0, 2, ({rows},))"
 def _inputs(program: Program, readers: _Readers) -> str:
     """A batch as the data set has it, or as the first layer takes it that says what it takes."""
     named = " ".join(program.full_name(call.func).lower() for call in readers.calls)
-    known = next((shape for name, shape in KNOWN.items() if name in named), None)
+    known = next((shape for name, shape in SIZES.items() if name in named), None)
     if known is not None:
-        return f"torch.randn({ROWS}, {', '.join(map(str, known))})"
+        return f"torch.randn({COUNT}, {', '.join(map(str, known))})"
     for unit in program.units:
         for call in unit.calls:
             layer, size = program.full_name(call.func).rpartition(".")[2], _size(program, call)
             if layer in TAKEN and size is not None:
-                return TAKEN[layer].format(rows=ROWS, size=size, side=SIDE)
-    return f"torch.randn({ROWS}, 3, {SIDE}, {SIDE})"
+                return TAKEN[layer].format(rows=COUNT, size=size, side=SIDE)
+    return f"torch.randn({COUNT}, 3, {SIDE}, {SIDE})"
 
 
 # What a layer takes whose first argument is ``size``.

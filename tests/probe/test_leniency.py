@@ -14,7 +14,7 @@ from placement_lint.finding import Outcome
 from placement_lint.probe.leniency import Leniency
 from placement_lint.probe.prober import Prober
 from placement_lint.probe.replay import Replayer
-from placement_lint.probe.standins import StandIn
+from placement_lint.probe.standins.things import StandIn
 
 HEAD = """\
 import torch
