@@ -23,7 +23,7 @@ TOLD_IN = (".md", ".rst", ".sh", ".bash", ".yml", ".yaml")
 TOLD_IN_NAMES = ("Makefile", "Dockerfile", "README", "README.txt")
 CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
 SKIPPED = {"node_modules", "site-packages", "venv", "build", "dist", "__pycache__"}
-PLACEHOLDER = re.compile(r"<[^>]*>|\[|\]|\.\.\.|…|\{\w*\}|\$|^[A-Z_]{4,}$")
+PLACEHOLDER = re.compile(r"<[^>]*>|[\[\]()]|\.\.\.|…|\{\w*\}|\$|^[A-Z_]{4,}$")
 ENDS = re.compile(r"[|;)]|&|<$|[12]?>|(done|then)$")  # of a command; "<data>" is to be filled in
 STARTS = ("python", "CUDA", "torchrun", "accelerate")  # of a line that is a command
 PROGRAM = re.compile(
@@ -57,7 +57,7 @@ def commands_for(path: str, top: str = "", words: Collection[str] = ()) -> list[
     if not path.startswith(top + os.sep):
         top = os.path.dirname(path)
     told = sorted(_told(top), key=lambda one: (one.is_vague, -len(one.words.intersection(words))))
-    found = [Command(one.arguments, folder) for one in told if (folder := one.folder_for(path))]
+    found = [Command(one.given, folder) for one in told if one.given and (folder := one.folder_for(path))]
     return list(dict.fromkeys((*found, *_configured(path, top))))[:MOST_COMMANDS]
 
 
@@ -76,6 +76,17 @@ class _Told:
     def is_vague(self) -> bool:
         """Whether the reader has to fill something in."""
         return any(PLACEHOLDER.search(argument) for argument in self.arguments)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The arguments without the options whose values the reader has to fill in."""
+        options: list[list[str]] = [[]]
+        for argument in self.arguments:
+            options.extend([[]] if argument.startswith("-") else [])
+            options[-1].append(argument)
+        positional, *named = options
+        kept = (words for words in named if not any(map(PLACEHOLDER.search, words)))
+        return (*positional, *(word for words in kept for word in words))
 
     @property
     def words(self) -> set[str]:
@@ -162,7 +173,7 @@ CONFIGURING = re.compile(r"conf|cfg|yaml|yml|json|opt$|option", re.IGNORECASE)
 
 def _configured(path: str, top: str) -> Iterator[Command]:
     """A program that demands configuration files with those of the project, by the likeliest names."""
-    demanded = [names for names in _demanded(path) if CONFIGURING.search(" ".join(names))]
+    demanded = [names for names in _demanded(path) if _configures(names)]
     files = [file for file in _files(top, lambda name: name.endswith(CONFIGURATIONS)) if _is_configuration(file, top)]
     if not demanded or not files:
         return
@@ -207,9 +218,15 @@ def _demanded(path: str) -> Iterator[list[str]]:
         keywords = {keyword.arg: keyword.value for keyword in node.keywords}
         values = {name: one.value for name, one in keywords.items() if isinstance(one, ast.Constant)}
         is_open = bool(names) and not names[0].startswith("-") and "nargs" not in keywords
+        # One for a configuration file that has no default cannot be left out.
+        is_open = is_open or (keywords.keys().isdisjoint(("default", "action")) and _configures(names))
         if names and (values.get("required") or is_open or _is_lost(values.get("default"), path)):
             told = values.get("help")
             yield [names[-1], *names[:-1], *([told] if isinstance(told, str) else [])]
+
+
+def _configures(names: Collection[str]) -> bool:
+    return CONFIGURING.search(" ".join(names)) is not None
 
 
 def _is_lost(default: object, path: str) -> bool:

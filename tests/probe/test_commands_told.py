@@ -74,8 +74,9 @@ def test_the_verdict_names_what_no_command_gives(project: Path, prober: Prober) 
     assert verdict.outcome is not Outcome.REFUTED
 
 
-def test_a_configuration_file_of_the_project_is_used(project: Path, prober: Prober) -> None:
-    program = CROPPED.replace('"--width", type=int', '"--config", help="a JSON file"').replace(
+@pytest.mark.parametrize("demand", [", required=True", ""])
+def test_a_configuration_file_of_the_project_is_used(demand: str, project: Path, prober: Prober) -> None:
+    program = CROPPED.replace('"--width", type=int, required=True', f'"--config", help="a JSON file"{demand}').replace(
         "args = parser.parse_args()",
         "args = parser.parse_args()\nimport json\nargs.width = json.load(open(args.config))['width']",
     )
@@ -110,6 +111,19 @@ def test_which_commands_are_meant(tmp_path: Path) -> None:
     told = commands_for(f"{top}/b/train.py", top, words={"nce"})
     assert [str(one) for one in told] == ["--lr 2 --loss nce", "--lr 2 --loss ce"]
     assert {one.folder for one in told} == {top}
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        ("--net (deep or flat) --rows 4", "--rows 4"),
+        ("data --rows 4 --name NAME --data=<folder>", "data --rows 4"),
+        ("--rows $ROWS", None),
+    ],
+)
+def test_what_the_reader_has_to_fill_in_is_left_out(words: str, given: str | None, project: Path) -> None:
+    (project / "README.md").write_text(f"python train.py {words}")
+    assert [str(one) for one in commands_for(str(project / "train.py"))] == ([given] if given else [])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Values for the options that a program demands of the command line, and for what it asks a terminal."""
+"""Values for the options that a program demands of the command line, and for what it asks others."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import builtins
 import functools
 import os
+import subprocess
 import sys
 from typing import Any
 
@@ -34,13 +35,46 @@ def parsing(plain: Any, everything: bool, unset: tuple[str, ...]) -> Any:
                 words.update({action.dest: action.default} if isinstance(action.default, Word) else {})
         for group in parser._mutually_exclusive_groups:
             group.required = False
-        options, rest = plain(parser, *given, **named)
+        try:
+            options, rest = plain(parser, *given, **named)
+        except SystemExit as refusal:
+            if not refusal.code or len(sys.argv) == 1:
+                raise
+            used.add("the command line")
+            del sys.argv[1:]
+            return parsed(parser, *given, **named)
         values = vars(options)
         used.update(name for name, one in made_up.items() if str(values.get(one.dest, "")) == str(one.default))
         for name, word in words.items():  # argparse has made plain text of them
             if str(getattr(options, name)) == str(word):
                 setattr(options, name, word)
         return options, rest
+
+    return parsed
+
+
+def accepting(plain: Any) -> Any:
+    """Takes the values of an option, instead of those that the parser would refuse some that it would not."""
+
+    @functools.wraps(plain)
+    def accepted(parser: Any, action: Any, words: Any) -> Any:
+        try:
+            return plain(parser, action, words)
+        except argparse.ArgumentError:
+            used.add(f"the option {(action.option_strings or [action.dest])[-1]}")
+            return some_value(action) if action.default in (None, argparse.SUPPRESS) else action.default
+
+    return accepted
+
+
+def knowing(plain: Any) -> Any:
+    """``parse_args`` that passes over words that are no option's."""
+
+    @functools.wraps(plain)
+    def parsed(parser: Any, *given: Any, **named: Any) -> Any:
+        options, rest = parser.parse_known_args(*given, **named)
+        used.update(["the command line"] if rest else [])
+        return options
 
     return parsed
 
@@ -79,7 +113,7 @@ CLICKED = {"integer": 1, "float": 1.0, "boolean": True}
 
 def some_value(action: Any) -> Any:
     value = next(iter(action.choices)) if action.choices else {int: 1, float: 1.0}.get(action.type, Word(NAME))
-    return [value] if action.nargs in ("+", "*") or isinstance(action.nargs, int) else value
+    return value if action.nargs in (None, "?") else [value]
 
 
 def answering(plain: Any) -> Any:
@@ -96,11 +130,29 @@ def answering(plain: Any) -> Any:
     return answered
 
 
+def telling(plain: Any) -> Any:
+    """``check_output``, for which a command that fails has printed a number."""
+
+    @functools.wraps(plain)
+    def told(*given: Any, **named: Any) -> Any:
+        try:
+            return plain(*given, **named)
+        except (OSError, subprocess.CalledProcessError):
+            used.add("the output of a command")
+        return "0\n" if any(map(named.get, ("text", "universal_newlines", "encoding"))) else b"0\n"
+
+    return told
+
+
 def install_options(everything: bool, unset: tuple[str, ...]) -> None:
     builtins.input = answering(input)
+    subprocess.check_output = telling(subprocess.check_output)
     shell: Any = os
     shell.popen = lambda *_, **__: TextFile("24 80\n")  # the size of a terminal is what is mostly asked for
-    click, parser = real("click"), argparse.ArgumentParser
+    click: Any = real("click")
+    parser: Any = argparse.ArgumentParser
     if click is not None:
         click.Parameter.__init__ = demanding(click.Parameter.__init__)
-    parser.parse_known_args = parsing(parser.parse_known_args, everything, unset)  # type: ignore[method-assign]
+    parser.parse_args = knowing(parser.parse_args)
+    parser._get_values = accepting(parser._get_values)
+    parser.parse_known_args = parsing(parser.parse_known_args, everything, unset)
