@@ -11,6 +11,7 @@ import sys
 import types
 from typing import Any
 
+from placement_lint.probe.standins.sizes import used
 from placement_lint.probe.standins.things import PARTS, StandIn
 
 COMPILER = "torch.utils.cpp_extension"  # starts processes, which a slice may not
@@ -51,13 +52,17 @@ class Names(dict):  # type: ignore[type-arg]
 
 
 class Finder:
-    """Finds packages, in the place of those that are installed."""
+    """Finds packages, in the place of those that are installed, and not of those in folders that a program adds."""
 
     def __init__(self, packages: tuple[str, ...]) -> None:
         self.packages = packages
+        self.folders = {*sys.path}
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if not any(name == package or name.startswith(f"{package}.") for package in self.packages):
+            return None
+        added = [folder for folder in sys.path if folder not in self.folders]
+        if importlib.machinery.PathFinder.find_spec(name.partition(".")[0], added) is not None:
             return None
         loader: Any = self
         return importlib.machinery.ModuleSpec(name, loader, is_package=True)
@@ -101,6 +106,23 @@ class Adder:
         setattr(module, name, value)
 
 
+def importing(plain: Any) -> Any:
+    """``__import__`` that takes what no package is around for from the program's folder."""
+
+    def imported(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
+        try:
+            return plain(name, globals, locals, fromlist, level)
+        except ImportError as error:
+            if not level or not str(error).startswith("attempted relative import"):
+                raise
+            used.add(f"{'.' * level}{name}")
+        if name:
+            return plain(name, globals, locals, fromlist, 0)
+        return types.SimpleNamespace(**{one: plain(one, globals, locals) for one in fromlist})
+
+    return imported
+
+
 def real(name: str) -> Any:
     """A package that is installed and has no stand-in, else None."""
     try:
@@ -119,5 +141,6 @@ def install_packages(packages: tuple[str, ...]) -> None:
         module, colon, name = package.partition(":")
         if colon:
             adder.add(module, name)
+    builtins.__import__ = importing(builtins.__import__)
     for name in ("get_ipython", "display"):
         setattr(builtins, name, getattr(builtins, name, StandIn(name)))
