@@ -249,7 +249,8 @@ def played(play: Play, part: Part) -> Answer:
     sys.argv = [SCRIPT, *play.argv]
     sys.path[:] = [*roots, *sys.path]
     _join_package(script, play.entry or play.text, beside)
-    linecache.cache[SCRIPT] = (len(play.text), None, play.text.splitlines(keepends=True), SCRIPT)  # for TorchScript
+    for name, text in ((SCRIPT, play.text), (ENTRY, play.entry)):
+        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)  # for TorchScript
     tree, entry = _noting(ast.parse(play.text), play.lines), ast.parse(play.entry)
     leniency = Leniency(tuple(roots), LIBRARIES, tuple((kind, words) for kind, words in play.symptoms))
     if play.lenient:
@@ -322,7 +323,7 @@ def _lacking(error: BaseException) -> str | None:
         return None
     module, name = found["module"] or found["source"], found["attribute"] or found["imported"]
     file = getattr(sys.modules.get(module), "__file__", None) or ""
-    if file.startswith(LIBRARIES):
+    if file.startswith(LIBRARIES) or module in sys.builtin_module_names:
         return f"{module}:{name}"
     if not found["imported"] or module not in sys.modules:
         return None

@@ -121,5 +121,8 @@ _regions: list[mmap.mmap] = []
 
 def _zeros(size: int) -> mmap.mmap:
     if not _regions or len(_regions[-1]) < size:
-        _regions.append(mmap.mmap(-1, 2 * size))
+        try:
+            _regions.append(mmap.mmap(-1, 2 * size))
+        except OSError as error:
+            raise MemoryError(f"{2 * size} bytes") from error
     return _regions[-1]

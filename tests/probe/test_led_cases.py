@@ -74,6 +74,16 @@ def test_no_right_program_shows_it(right: str, led: Case, prober: Prober, tmp_pa
     assert script is None
 
 
+def test_torchscript_finds_the_source_of_the_program(prober: Prober, tmp_path: Path) -> None:
+    half = "\n\n@torch.jit.script\ndef half(x):\n    return x / 2\n\n\nx = "
+    main = MAIN.replace("\nx = ", half).replace("noisy(x)", "noisy(half(x))")
+    job = job_in(tmp_path, helpers=HELPERS, main=main)
+    found = led_cases(str(tmp_path / "main.py"), main.encode(), job, findings_of(tmp_path, job))
+    (case,) = found.values()
+    verdict, _ = Replayer(prober, (str(tmp_path),)).replayed(case)
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+
+
 def test_a_fault_in_another_file_is_out_of_the_way(prober: Prober, tmp_path: Path) -> None:
     job = job_in(tmp_path, helpers=HELPERS, main=MAIN)
     found = cases(str(tmp_path / "main.py"), MAIN.encode(), job, findings_of(tmp_path, job))

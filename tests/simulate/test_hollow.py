@@ -34,6 +34,18 @@ def traced():
     return [*map(seen, (output, loss, largest, half, chosen, images.permute(0, 2, 3, 1) + 1, *gradients))]
 
 
+def test_a_result_that_is_too_large_for_the_machine_is_named(monkeypatch):
+    def refused(*_):
+        raise OSError(12, "Cannot allocate memory")
+
+    with gpus(1, hollow=True):
+        x = torch.randn(2**8, 2**8, 4).cuda()
+        monkeypatch.setattr("placement_lint.simulate.hollow.mmap.mmap", refused)
+        monkeypatch.setattr("placement_lint.simulate.hollow._regions", [])
+        with pytest.raises(MemoryError):
+            x * 2
+
+
 def test_results_have_the_same_shapes_and_places():
     with gpus(2):
         expected = traced()
