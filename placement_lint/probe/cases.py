@@ -87,7 +87,9 @@ def cases(
     for rule, problem in problems:
         here = _in(program, problem)
         if rule.experiment is not None and here is not None:
-            others = tuple(other for _, other in problems if other is not problem)
+            # Of two repairs that exclude each other, that of the same fault elsewhere comes first.
+            known = sorted(problems, key=lambda pair: pair[0] is not rule)
+            others = tuple(other for _, other in known if other is not problem)
             case = Case(job.absolute(path), program, rule, here, others, entries, lent=lent)
             waiting[rule.code, problem.message].append(case)
     found = {}

@@ -435,7 +435,7 @@ class Case:
         )
 
     def _repairs_of_others(self) -> Iterator[Repair]:
-        """Those that leave this problem as it is."""
+        """Those that leave this problem as it is, and of those that change the same code the first."""
         nodes = [self.problem.node, *(node for way in self.repairs() for node in way.edits)]
         lines = {line.text for way in self.repairs() for line in way.lines}
         for other in self.others:
@@ -443,6 +443,7 @@ class Case:
             if way is None or not way.is_independent or lines.intersection(line.text for line in way.lines):
                 continue
             if not any(_overlap(node, mine) for node in way.edits for mine in nodes):
+                nodes += way.edits
                 yield way
 
     def _numbered(self, laid_out: Rendered) -> Scripted:

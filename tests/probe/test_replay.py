@@ -19,6 +19,8 @@ from placement_lint.probe.replay import Case, Entry, Piece, Replayer
 from placement_lint.probe.units import Program
 from placement_lint.registry import find_rule
 from placement_lint.report.results import Job
+from placement_lint.rule import Replay
+from placement_lint.source.wording import source_text
 
 # Rules whose faults raise, and rules whose faults are silent.
 RULES = [
@@ -309,3 +311,20 @@ def test_what_a_program_only_does_with_a_file_is_reached(moved: str, outcome: Ou
     case = accused(RESUMED.format(moved=moved), f"net(torch.ones(8, 4){moved})", "net(torch.ones(8, 4).cuda())")
     verdict, _ = replayer.replayed(case)
     assert verdict.outcome is outcome, verdict.observed
+
+
+def test_of_repairs_of_the_same_code_the_first_is_made() -> None:
+    text = f"import torch\n\nnet = torch.nn.Linear(4, 2).cuda()\nnet({ONES})\nnet(torch.ones(9, 4))\n"
+    case = accused(text, "net(torch.ones(9, 4))", "net(torch.ones(9, 4).cuda())")
+    calls = {source_text(node): node for node in case.program.unit_of if isinstance(node, cst.Call)}
+    inner, outer = f"{ONES}.cuda()", f"net(torch.abs({ONES}))"
+    ways = [((calls[ONES], inner),), ((calls[f"net({ONES})"], outer),)]
+    others = [replace(case.problem, replay=Replay(repairs=(way,))) for way in ways]
+    for order, made, lost in ((others, inner, outer), (others[::-1], outer, inner)):
+        written = replace(case, others=tuple(order))
+        piece = next(piece for piece in written.wholes() if piece.mended)
+        assert made in written.scripted(piece).text
+        assert lost not in written.scripted(piece).text
+
+
+ONES = "torch.ones(8, 4)"
