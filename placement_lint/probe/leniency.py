@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import importlib.machinery
 import sys
 from collections import defaultdict
@@ -83,6 +84,7 @@ class Leniency:
 
         loader.source_to_code, loader.get_code = compiled, get_code
         names = {"__may_pass__": self.may_pass, "__instead__": self.instead, "__each__": self.each, "__guard__": self}
+        names["__item__"] = item
         builtins.__dict__.update(names)
 
     def _is_own(self, path: Any) -> bool:
@@ -218,6 +220,17 @@ class Leniency:
         return True
 
 
+def item(whole: Any, key: Any) -> Any:
+    """``whole[key]``, or where a stand-in names one of several things by its key the first of them."""
+    try:
+        return whole[key]
+    except KeyError:
+        if not (isinstance(whole, dict) and whole and hasattr(key, "meant")):
+            raise
+    key.meant = next(iter(whole))
+    return whole[key.meant]
+
+
 def _is_about_data(values: Collection[Any]) -> bool:
     """Whether an assertion is about data and stand-ins, or about versions: a number may be that of the GPUs."""
     data = [isinstance(one, torch.utils.data.Dataset) or hasattr(type(one), "__array__") for one in values]
@@ -282,8 +295,11 @@ class _Rewriter(ast.NodeTransformer):
             self.is_class,
             isinstance(node, ast.ClassDef) or (self.is_class and not isinstance(node, FUNCTIONS)),
         )
+        written = copy.deepcopy(node) if isinstance(node, STATEMENTS) else node
         node = self.generic_visit(node)
         self.is_class = outer
+        if isinstance(node, ast.Subscript):
+            return self._looked_up(node)
         if isinstance(node, ast.stmt) and self.kept and not set(self.kept).isdisjoint(_lines(node)):
             return node
         if isinstance(node, (ast.Try, ast.TryStar)) and node.handlers:
@@ -294,11 +310,18 @@ class _Rewriter(ast.NodeTransformer):
             plain = ast.Lambda(ast.arguments([], [], None, [], [], None, []), node.iter)
             node.iter = _located(ast.Call(ast.Name("__each__", ast.Load()), [plain, ast.Constant(number)], []), node)
         elif isinstance(node, STATEMENTS) and not _is_documentation(node):
-            return self._passing(node)
+            return self._passing(node, written)
         return node
 
-    def _passing(self, statement: Any) -> ast.Try:
-        number = self._number(statement)
+    def _looked_up(self, node: ast.Subscript) -> ast.expr:
+        is_by_name = isinstance(node.ctx, ast.Load) and isinstance(node.slice, (ast.Name, ast.Attribute))
+        if not is_by_name or self.is_class or node.lineno in self.kept:
+            return node
+        call = ast.Call(ast.Name("__item__", ast.Load()), [node.value, node.slice], [])
+        return ast.copy_location(call, node)
+
+    def _passing(self, statement: Any, written: Any) -> ast.Try:
+        number = self._number(written)
         text = f"if not __may_pass__(__error__, {number}): raise\n"
         if isinstance(statement, (ast.Assign, ast.AnnAssign)):
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]

@@ -60,6 +60,15 @@ def test_a_fault_behind_an_error_is_confirmed(name: str, prober: Prober) -> None
     assert script.lenient
 
 
+def test_an_option_names_one_of_several(prober: Prober) -> None:
+    text = (
+        "import argparse\n\nparser = argparse.ArgumentParser()\nparser.add_argument('--kind', required=True)\n"
+        "args = parser.parse_args()\nrows = {'first': 8, 'second': 9}[args.kind]\nassert args.kind == 'first'\n"
+    )
+    verdict, _ = Replayer(prober).replayed(case_of(f"{HEAD}{text}net(torch.randn(rows, 4))\n", "DPL503"))
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+
+
 # Each follows a statement that is passed over, and makes the CPU tensor right, or would if it did not fail.
 RIGHT = {
     "moved by what fails": "def load(x):\n    x = x.to(device)\n    return x, [][0]\n\n\nx = load(x)[0]",
