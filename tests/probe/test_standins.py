@@ -89,8 +89,11 @@ def test_models_of_torchvision_have_their_parts(tmp_path: Path) -> None:
         last = head if isinstance(head, torch.nn.Linear) else head[-1]
         rows.append((len(list(last.parameters())), last.in_features > 0, tuple(model(torch.rand(2, 3, 64, 64)).shape)))
     print(rows == [(2, True, (2, 3))] * 4, models.resnet18().layer1[0].out_channels > 0)
+    print(models.resnet18().fc.in_features, torch.nn.Sequential(*list(models.resnet50().children())[:-2])[-1][0])
     """
-    assert ran(program, tmp_path) == "True True"
+    first, second = ran(program, tmp_path).splitlines()
+    assert first == "True True"
+    assert second.startswith("512 Conv2d(16, 2048")
 
 
 def test_sizes_and_texts_of_stand_ins(tmp_path: Path) -> None:
@@ -128,6 +131,16 @@ def test_input_without_a_terminal(tmp_path: Path) -> None:
     print(count, answer in ("y", "yes"), answer == "n")
     """
     assert ran(program, tmp_path) == "1 True False"
+
+
+def test_commands_that_fail_have_an_output(tmp_path: Path) -> None:
+    program = """
+    import subprocess
+    import absent
+
+    print(subprocess.check_output(["false"]), subprocess.check_output("exit 3", shell=True, text=True).strip())
+    """
+    assert ran(program, tmp_path) == r"b'0\n' 0"
 
 
 def test_ranks_make_the_same_folder(tmp_path: Path) -> None:
@@ -248,6 +261,109 @@ def test_options_that_no_command_line_has(tmp_path: Path) -> None:
     """
     for words, expected in (([], "data/0 None data/0"), (["--name=a"], "None None a")):
         assert ran(program.replace("WORDS", repr(words)), tmp_path, everything=True) == expected
+
+
+def test_what_a_parser_refuses_is_left_out(tmp_path: Path) -> None:
+    program = """
+    import argparse, sys
+    import absent
+
+    sys.argv += WORDS
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=3)
+    parser.add_argument("--net", choices=("deep", "flat"))
+    parser.add_argument("--name", default="none")
+    print(*vars(parser.parse_args()).values(), len(sys.argv))
+    """
+    told = {
+        "--rows many --net any --name mine": "3 deep mine 7",
+        "--name mine (default: none)": "3 None mine 5",
+        "--name mine --rows": "3 None none 1",
+    }
+    for words, expected in told.items():
+        assert ran(program.replace("WORDS", repr(words.split())), tmp_path) == expected
+
+
+def test_an_import_from_a_package_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "__init__.py").write_text("from ..places import place\n", encoding="utf-8")
+    (tmp_path / "places.py").write_text("place = 'here'\n", encoding="utf-8")
+    (tmp_path / "home.py").write_text("from . import places\nfrom .parts import place\n", encoding="utf-8")
+    program = """
+    import importlib, sys
+    import absent
+
+    sys.path.insert(0, ".")
+    home = importlib.import_module("home")
+    print(home.place, home.places.place)
+    try:
+        from .gone import place
+    except ModuleNotFoundError as error:
+        print(error.name)
+    """
+    assert ran(program, tmp_path).splitlines() == ["here here", "gone"]
+
+
+def test_packages_of_folders_that_a_program_adds(tmp_path: Path) -> None:
+    (tmp_path / "core").mkdir()
+    (tmp_path / "core" / "parts.py").write_text("place = 'here'\n", encoding="utf-8")
+    program = """
+    import sys
+    import absent
+
+    sys.path.append("core")
+    from parts import place
+    print(place, absent.place)
+    """
+    assert ran(program, tmp_path) == "here data/0"
+
+
+def test_parts_of_a_layer_are_where_it_is(tmp_path: Path) -> None:
+    program = """
+    import torch
+    from absent import models
+
+    net = models.Net().to("meta")
+    print(net.head2.weight.device, {one.device.type for one in net.parameters()})
+    """
+    assert ran(program, tmp_path) == "meta {'meta'}"
+
+
+def test_what_is_put_together_with_a_text_is_one(tmp_path: Path) -> None:
+    program = """
+    from absent import tales
+
+    train, test = tales.read("data")
+    numbers = {letter: i for i, letter in enumerate(sorted(set(train + " " + test)))}
+    print(len({numbers[train[i]] for i in range(len(train))}), len(test) > 1000, {numbers[one] for one in test[:3]})
+    """
+    assert ran(program, tmp_path) == "5 True {3, 4, 5}"
+
+
+def test_files_are_of_the_kind_that_is_listed(tmp_path: Path) -> None:
+    program = """
+    import os
+    import absent
+
+    images = [os.path.join("gone", name) for name in os.listdir("gone") if name.endswith((".jpg", ".tif"))]
+    clean = [name for name in os.listdir("gone") if name.find("clean") > -1]
+    walked = [name for _, _, names in os.walk("gone") for name in names if name.endswith(".npy")]
+    print(len(images), images[0], len(clean), len(walked))
+    """
+    assert ran(program, tmp_path) == f"8 {Path('gone/0.png')} 8 8"
+
+
+def test_weights_of_another_size_are_copied(tmp_path: Path) -> None:
+    program = """
+    import torch
+    from torchvision import models
+
+    deep, layer = models.vgg16(), torch.nn.Conv2d(5, 7, 3)
+    layer.weight.data.copy_(deep.classifier[0].weight.data)
+    layer.bias.data.copy_(torch.ones(1))
+    print(layer.weight.device, layer.bias.sum().item())
+    """
+    assert ran(program, tmp_path) == "cpu 7.0"
 
 
 def test_a_guarded_import_stays_missing(tmp_path: Path) -> None:
@@ -436,12 +552,13 @@ def test_old_programs_find_what_libraries_had(prober: Prober) -> None:
     import numpy as np
     import torch
     from torch import nn
+    import time
     from torch._utils import _accumulate
     from torch.autograd.gradcheck import zero_gradients
     from absent import Images
 
     torch.utils.data.DataLoader(Images("data"), batch_size=4).__iter__().next()
-    ends = list(_accumulate(np.array([4, 4]).astype(np.int)))
+    ends = list(_accumulate(np.array([4, 4]).astype(np.int))) if time.clock() > 0 else []
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(100, 2)).cuda()
     for images, labels in torch.utils.data.DataLoader(Images("data"), batch_size=int(ends[0]), pin_memory=True):
         zero_gradients(images)
@@ -610,6 +727,25 @@ def test_dicts_of_packages_have_what_they_are_given(tmp_path: Path) -> None:
     )
 
 
+def test_configurations_of_packages_read_files(tmp_path: Path) -> None:
+    (tmp_path / "deep.yaml").write_text("MODEL:\n  WIDTH: 4\n  RATES: (1, 2)\nNAME: deep\n", encoding="utf-8")
+    program = """
+    from absent import CfgNode
+
+    config = CfgNode()
+    config.MODEL = CfgNode({"WIDTH": 1, "DEPTH": 3})
+    config.NAME = ""
+    config.merge_from_file("deep.yaml")
+    config.merge_from_list(["MODEL.DEPTH", "5", "NAME", "wide"])
+    config.freeze()
+    print(config.MODEL.WIDTH, config.MODEL.DEPTH, config.MODEL.RATES, config.NAME)
+    with open("deep.yaml") as file:
+        print(Settings.load(file).MODEL["WIDTH"], Settings.load("gone.yaml").MODEL)
+    """.replace("import CfgNode", "import CfgNode, Settings")
+    pytest.importorskip("yaml")
+    assert ran(program, tmp_path).splitlines() == ["4 5 (1, 2) wide", "4 data/0"]
+
+
 def test_classes_of_packages_are_made_from_what_was_trained(tmp_path: Path) -> None:
     assert (
         ran(
@@ -724,6 +860,16 @@ def test_a_folder_that_was_made_up_is_a_file_as_well(tmp_path: Path) -> None:
     assert ran(program, tmp_path, everything=True) == "True True"
 
 
+def test_images_are_as_long_as_sounds_may_be(tmp_path: Path) -> None:
+    program = """
+    import torch
+    from absent import Sounds
+
+    print(torch.nn.ConvTranspose1d(80, 80, 1024, stride=256)(Sounds()[0]).numel() < 10**8)
+    """
+    assert ran(program, tmp_path) == "True"
+
+
 def test_images_are_made_of_stand_ins(tmp_path: Path) -> None:
     program = """
     from absent import thing
@@ -732,6 +878,37 @@ def test_images_are_made_of_stand_ins(tmp_path: Path) -> None:
     print(Image.fromarray(thing.numpy()).size)
     """
     assert ran(program, tmp_path) == "(64, 64)"
+
+
+def test_a_batch_has_as_many_items_as_are_taken(tmp_path: Path) -> None:
+    program = """
+    import torch
+    from absent import Frames
+
+    for batch in torch.utils.data.DataLoader(Frames(), batch_size=4):
+        first, second, flow, valid = [x.float() for x in batch]
+        one, two, three = map(torch.Tensor.float, batch)
+        batch = tuple(x.float() for x in batch)
+        words, mask, kinds, labels, more = batch
+    print(first.shape == second.shape, valid.shape, three.shape, len(batch))
+    """
+    assert ran(program, tmp_path) == "True torch.Size([4]) torch.Size([4]) 5"
+
+
+def test_a_batch_has_lengths_where_a_program_names_them(tmp_path: Path) -> None:
+    program = """
+    import torch
+    from absent import Captions
+    from torch.nn.utils.rnn import pack_padded_sequence
+
+    for i, (images, captions, lengths) in enumerate(torch.utils.data.DataLoader(Captions(), batch_size=4)):
+        lengths, order = lengths.squeeze(1).sort(descending=True)
+        packed = pack_padded_sequence(captions[order], (lengths - 1).tolist(), batch_first=True)
+    for image, target, length in [Captions()[0]]:
+        print(image.dim(), int(length) > 1)
+    print(len(packed.data) > 0, images.dim())
+    """
+    assert ran(program, tmp_path).splitlines() == ["3 True", "True 4"]
 
 
 def test_a_batch_has_items(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dis
+import functools
 import linecache
 import os
 from typing import Any
@@ -23,13 +24,47 @@ def unpacked(frame: Any) -> int:
     return int(code[at + 1]) if at >= 0 and dis.opname[code[at]] == "UNPACK_SEQUENCE" else 0
 
 
+def targets(frame: Any, count: int) -> list[str]:
+    """The names into which the frame unpacks so many items at this moment; empty ones where it tells none."""
+    names: list[str] = []
+    for one in dis.get_instructions(frame.f_code) if unpacked(frame) else ():
+        if one.offset > frame.f_lasti and one.opname.startswith("STORE"):  # of two at once in new versions of Python
+            names += one.argval if isinstance(one.argval, tuple) else [str(one.argval)]
+        if len(names) >= count or (one.offset > frame.f_lasti and one.opname.startswith("UNPACK")):
+            break
+    return [*names, *[""] * count][:count]
+
+
+@functools.cache
+def parts(path: str) -> list[ast.AST]:
+    """The nodes of a file of the program."""
+    try:
+        return [*ast.walk(ast.parse("".join(linecache.getlines(path))))]
+    except SyntaxError:
+        return []
+
+
+def taken(frame: Any) -> int:
+    """How many items the program takes from what it makes of all items at this moment, in a comprehension or so."""
+    path, line = frame.f_code.co_filename, frame.f_lineno
+    known = [] if path.startswith(LIBRARIES) else [node for node in parts(path) if isinstance(node, ast.Assign)]
+    for node in known:
+        made = node.value.func if isinstance(node.value, ast.Call) else node.value
+        is_of_all = isinstance(made, (ast.ListComp, ast.GeneratorExp)) or getattr(made, "id", "") in OF_ALL
+        if is_of_all and node.lineno <= line <= (node.end_lineno or 0):
+            name = getattr(node.targets[0], "id", None)
+            later = [other for other in known if name and getattr(other.value, "id", None) == name]
+            targets = [one.targets[0] for one in (node, *later)]
+            return max((len(one.elts) for one in targets if isinstance(one, ast.Tuple)), default=0)
+    return 0
+
+
+OF_ALL = ("map", "tuple", "list")
+
+
 def ends_program(asking: Any) -> bool:
     """Whether the statement that asks raises an exception or exits where the answer is yes."""
-    text = "".join(linecache.getlines(asking.f_code.co_filename))
-    try:
-        tests = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.If)]
-    except SyntaxError:
-        return False
+    tests = [node for node in parts(asking.f_code.co_filename) if isinstance(node, ast.If)]
     here = [node for node in tests if node.lineno <= asking.f_lineno <= (node.test.end_lineno or 0)]
     return any(isinstance(part, ast.Raise) for node in here for part in node.body if is_positive(node.test))
 

@@ -22,7 +22,7 @@ from torch.utils import model_zoo
 from placement_lint.probe.standins.callers import LIBRARIES, ends_program
 from placement_lint.probe.standins.packages import real
 from placement_lint.probe.standins.sizes import COUNT, LENGTH, TEXT, WIDTH, used
-from placement_lint.probe.standins.texts import ByteFile, TextFile
+from placement_lint.probe.standins.texts import ByteFile, Named, TextFile
 from placement_lint.probe.standins.things import StandIn
 
 READERS = {  # of packages that may be installed, what takes the path of a file
@@ -46,11 +46,16 @@ def made_up(content: Any) -> bool:
     return isinstance(content, StandIn) or (isinstance(content, (str, bytes)) and content in (TEXT, TEXT.encode()))
 
 
-def absent(path: Any, asking: Any) -> bool:
-    """Whether the program, not a library, asks for a file that does not exist."""
+def is_own(asking: Any) -> bool:
+    """Whether the program asks, and not a library by itself."""
     while asking.f_code.co_filename.endswith(OPENERS):
         asking = asking.f_back
-    if asking.f_code.co_filename.startswith(LIBRARIES):
+    return not asking.f_code.co_filename.startswith(LIBRARIES)
+
+
+def absent(path: Any, asking: Any) -> bool:
+    """Whether the program, not a library, asks for a file that does not exist."""
+    if not is_own(asking):
         return False
     if isinstance(path, (TextFile, ByteFile)):
         return not path.closed and made_up(path.getvalue())  # else the program has written into it
@@ -157,11 +162,24 @@ def listing(plain: Any, name_of: Callable[[str, int], str]) -> Any:
 
     @functools.wraps(plain)
     def listed(path: Any = ".", *given: Any, **named: Any) -> Any:
-        asked = not sys._getframe(1).f_code.co_filename.startswith(LIBRARIES)
+        asked = is_own(sys._getframe(1))
         found = [] if asked and not glob.has_magic(str(path)) and not exists(path) else plain(path, *given, **named)
-        return [name_of(str(path), i) for i in range(COUNT)] if asked and not found else found
+        return [Named(name_of(str(path), i)) for i in range(COUNT)] if asked and not found else found
 
     return listed
+
+
+def walking(plain: Any) -> Any:
+    """``os.walk`` that finds files in a folder without any."""
+
+    @functools.wraps(plain)
+    def walked(top: Any, *given: Any, **named: Any) -> Any:
+        found = list(plain(top, *given, **named))
+        if is_own(sys._getframe(1)) and not any(files for _, _, files in found):
+            return iter([(str(top), [], [Named(f"{i}.png") for i in range(COUNT)])])
+        return iter(found)
+
+    return walked
 
 
 def making(plain: Any) -> Any:
@@ -227,6 +245,7 @@ def install_files(everything: bool, saved_on: str) -> None:
     torch.save = saving(torch.save)
     os.mkdir = making(os.mkdir)
     os.listdir = listing(os.listdir, lambda path, i: f"{i}.png")
+    os.walk = walking(os.walk)
     glob.glob = listing(glob.glob, lambda path, i: path.replace("*", str(i)))
     for name in ("exists", "isfile", "isdir") if everything else ():
         setattr(os.path, name, finding(getattr(os.path, name)))

@@ -13,7 +13,7 @@ from placement_lint.probe.standins.models import Classifying, Outputs, Residual
 from placement_lint.probe.standins.options import install_options
 from placement_lint.probe.standins.packages import install_packages
 from placement_lint.probe.standins.shapes import install_shapes
-from placement_lint.probe.standins.texts import Line, Parts, Word
+from placement_lint.probe.standins.texts import Line, Named, Parts, Word
 from placement_lint.probe.standins.things import Derived, Mapping, StandIn
 
 
@@ -21,7 +21,7 @@ def name_classes() -> None:
     """Let pickle find the classes of stand-ins: they are defined in a function."""
     home: Any = types.ModuleType("__stand_ins__")
     sys.modules[home.__name__] = home
-    for kind in (StandIn, Derived, Mapping, Word, Line, Parts, Outputs, Residual, Classifying):
+    for kind in (StandIn, Derived, Mapping, Word, Named, Line, Parts, Outputs, Residual, Classifying):
         kind.__module__, kind.__qualname__ = home.__name__, kind.__name__
         setattr(home, kind.__name__, kind)
 

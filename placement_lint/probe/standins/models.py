@@ -26,22 +26,23 @@ SIZED = {  # the models of a family
 }  # fmt: skip
 
 
-def convolved(channels: int) -> Any:
+def convolved(channels: int, features: int = WIDTH) -> Any:
     return torch.nn.Sequential(
-        torch.nn.Conv2d(channels, WIDTH, 3, padding=1), torch.nn.BatchNorm2d(WIDTH), torch.nn.ReLU()
+        torch.nn.Conv2d(channels, features, 3, padding=1), torch.nn.BatchNorm2d(features), torch.nn.ReLU()
     )
 
 
 class Residual(torch.nn.Module):
-    """A small model with the parts of a ResNet."""
+    """A small model with the parts of a ResNet, and with as many features."""
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self, classes: int, features: int) -> None:
         super().__init__()
         self.conv1, self.bn1 = torch.nn.Conv2d(3, WIDTH, 7, 2, 3, bias=False), torch.nn.BatchNorm2d(WIDTH)
         self.relu, self.maxpool = torch.nn.ReLU(inplace=True), torch.nn.MaxPool2d(3, 2, 1)
-        self.layer1, self.layer2, self.layer3, self.layer4 = (convolved(WIDTH) for _ in range(4))
+        self.layer1, self.layer2, self.layer3 = (convolved(WIDTH) for _ in range(3))
+        self.layer4 = convolved(WIDTH, features)
         self.avgpool = torch.nn.AdaptiveAvgPool2d((1, 1))
-        self.fc = torch.nn.Linear(WIDTH, classes)
+        self.fc = torch.nn.Linear(features, classes)
 
     def forward(self, x: Any) -> Any:
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
@@ -67,15 +68,19 @@ class Classifying(torch.nn.Module):
 def families() -> dict[str, Callable[..., Any]]:
     """The builders of torchvision's models by name."""
 
-    def builder(family: str) -> Callable[..., Any]:
+    def builder(family: str, features: int) -> Callable[..., Any]:
         def build(given: Any, named: Any) -> Any:
             classes = named.get("num_classes", 1000)
             number = classes if isinstance(classes, int) else COUNT
-            return Residual(number) if family == "resnet" else Classifying(number, FAMILIES[family])
+            return Residual(number, features) if family == "resnet" else Classifying(number, FAMILIES[family])
 
         return build
 
-    return {name: builder(family) for family, names in SIZED.items() for name in names}
+    return {
+        name: builder(family, 512 if name in ("resnet18", "resnet34") else 2048)
+        for family, names in SIZED.items()
+        for name in names
+    }
 
 
 class Outputs(dict):  # type: ignore[type-arg]

@@ -21,9 +21,9 @@ def sized(x: Any, dim: int, size: int) -> Any:
 
 
 def dimensional(x: Any, dims: int) -> Any:
-    """The tensor with this number of dimensions, the first one as it is."""
+    """The tensor with this number of dimensions, the first one as it is, and none of them long."""
     if x.dim() > dims:
-        return x.flatten(dims - 1)
+        return x.flatten(dims - 1)[..., :SIDE]
     while x.dim() < dims:
         x = x.unsqueeze(-1).expand(*x.shape, SIDE)
     return x
@@ -149,6 +149,13 @@ def storing(plain: Any) -> Any:
 OTHER_SHAPE = re.compile("^expand|shape mismatch|must match the existing size")  # in the words of an error
 
 
+def for_copy(x: Any, source: Any, *rest: Any) -> Any:
+    fits = not isinstance(source, torch.Tensor) or all(
+        size in (1, own) for size, own in zip(source.shape[::-1], x.shape[::-1], strict=False)
+    )
+    return (x, source if fits and source.dim() <= x.dim() else shaped(source, x.shape), *rest)
+
+
 def for_squeeze(x: Any, dim: Any, *rest: Any) -> Any:
     while isinstance(dim, int) and x.dim() <= dim:
         x = x.unsqueeze(-1)
@@ -182,6 +189,7 @@ FITTED: tuple[tuple[Any, tuple[str, ...], Callable[..., Any]], ...] = (
     (torch.Tensor, ("view", "reshape"), for_view),
     (torch.Tensor, ("masked_fill", "masked_fill_", "masked_scatter", "masked_scatter_", "masked_select"), for_mask),
     (torch.Tensor, ("squeeze",), for_squeeze),
+    (torch.Tensor, ("copy_",), for_copy),
     (torch.nn.LSTM, ("forward",), for_recurrent),
     (torch.nn.GRU, ("forward",), for_recurrent),
     (torch.nn.RNN, ("forward",), for_recurrent),

@@ -6,9 +6,12 @@ it was given. It is iterated, unpacked and sliced like data; as part of a module
 
 from __future__ import annotations
 
+import ast
 import functools
+import importlib.util
 import inspect
 import operator
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -17,9 +20,9 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from placement_lint.probe.standins.callers import LIBRARIES, unpacked
+from placement_lint.probe.standins.callers import LIBRARIES, taken, targets, unpacked
 from placement_lint.probe.standins.models import ZOO, Outputs, families
-from placement_lint.probe.standins.sizes import COUNT, NAME, SIDE, SIZES, WIDTH, used
+from placement_lint.probe.standins.sizes import COUNT, LETTERS, NAME, SIDE, SIZES, WIDTH, used
 from placement_lint.probe.standins.texts import Word
 
 F: Any = torch.nn.functional
@@ -27,11 +30,14 @@ PARTS = {"models", "nn", "modules", "layers", "networks"}  # of packages, that a
 METHODS = {"train", "eval", "half", "float", "double", "type", "cpu", "compile", "apply", "training"}  # of modules
 LAYERS = PARTS | {"model", "from_pretrained"}  # in the name of a layer
 FACTORIES = {"empty", "zeros", "ones", "rand", "randn", "full", "arange", "randint", "randperm", "linspace", "eye"}
-UNCHANGING = {"freeze", "defrost", "clone", "merge_from_list"}  # methods of configurations
+UNCHANGING = {"freeze", "defrost", "clone", "set_new_allowed"}  # methods of configurations
+READS = re.compile("load|read|from_?file", re.IGNORECASE)  # in the name of what reads a configuration file
+CONFIGURATIONS = (".yaml", ".yml", ".json")
 SCHEDULERS = re.compile("sched|warm_?up|anneal", re.IGNORECASE)  # in the name of what only refers to an optimizer
 FRACTIONS = re.compile(
     "drop|prob|ratio|momentum|decay|eps|alpha|beta", re.IGNORECASE
 )  # in the name of a number below 1
+COUNTS = re.compile("len", re.IGNORECASE)  # in the name of the lengths of sequences
 HOLDERS = re.compile("munch|dict|conf|namespace", re.IGNORECASE)  # in the name of what holds what it is given
 MAPPINGS = re.compile(r"(\w*dict|munch|munchify|dotmap|box|cfgnode|namespace)", re.IGNORECASE)  # classes of dicts
 DOCUMENTS = re.compile(r"\w*(json|yaml|toml|csv)\w*\.")  # readers of what has no rows of a batch, but lists and texts
@@ -43,7 +49,13 @@ class StandIn(torch.nn.Module):
     def __init__(self, path: str = "", given: tuple[Any, ...] = (), named: Any = None, rows: int = 0) -> None:
         super().__init__()
         self.__dict__.update(
-            _path=path, _given=given, _named=named or {}, _rows=rows, _parts={}, _calls=path.endswith(")")
+            _path=path,
+            _given=given,
+            _named=named or {},
+            _rows=rows,
+            _parts={},
+            _calls=path.endswith(")"),
+            _is_text=False,
         )
 
     def __getattribute__(self, name: str) -> Any:
@@ -74,13 +86,15 @@ class StandIn(torch.nn.Module):
         if name not in self._parts:
             self._parts[name] = StandIn(f"{self._path}.{name}")
             if "weight" in self._parameters:
-                self._modules[name] = self._parts[name]._as_layer()
+                self._modules[name] = self._parts[name]._as_layer().to(self.weight.device)
         return self._parts[name]
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         used.add(self._path.partition("(")[0].partition("[")[0])
         if len(given) == 1 and not named and (inspect.isfunction(given[0]) or inspect.isclass(given[0])):
             return given[0]  # a decorator
+        if given and READS.search(self._path.rpartition(".")[2]) and (content := document(given[0])):
+            return Mapping(self._path, content)
         if self._is_mapping and all(isinstance(one, dict) for one in given):
             return Mapping(self._path, *given, **named)
         tensors = [leaf for leaf in tree_leaves((given, named)) if isinstance(leaf, torch.Tensor)]
@@ -206,16 +220,21 @@ class StandIn(torch.nn.Module):
             return iter(names if kind == "keys()" else [(name, StandIn(f"{whole}[{name!r}]")) for name in names])
         if self._is_shape:
             return iter([COUNT] * (count or len(self._shape_of())))
+        if not count and self._is_text:
+            return iter(self._letters)
         if not count and self._holds:
             return iter(self._given[0])
         is_document = bool(DOCUMENTS.match(self._path))
         is_item = self._path.endswith("]") and not is_document
         if not count and is_item:
-            count = 2
+            count = taken(sys._getframe(1)) or 2
         if count and (self._rows or is_item):
-            target = torch.randint(0, 2, (self._rows,)) if self._rows else torch.tensor(0)
+            shape = (self._rows,) if self._rows else ()
+            values = [*(self._tensor(self._rows) for _ in range(max(1, count - 1))), torch.randint(0, 2, shape)]
+            names = targets(sys._getframe(1), count)
             return iter(
-                [self._tensor(self._rows), *(self._tensor(self._rows) for _ in range(count - 2)), target][:count]
+                torch.randint(2, COUNT + 1, shape) if COUNTS.search(name) else value
+                for name, value in zip(names, values, strict=False)
             )
         rows = 0 if count or is_document else COUNT
         count = count or (2 if is_document else COUNT)
@@ -224,6 +243,8 @@ class StandIn(torch.nn.Module):
     def __getitem__(self, key: Any) -> Any:
         if self._is_shape and not isinstance(key, tuple):
             return [COUNT] * len(range(len(self._shape_of()))[key]) if isinstance(key, slice) else COUNT
+        if self._is_text and isinstance(key, (slice, int)):
+            return self._letters[key]
         if isinstance(key, (slice, tuple)):
             return self.__array__()[key]
         if isinstance(key, list) or hasattr(key, "__array__"):
@@ -247,7 +268,14 @@ class StandIn(torch.nn.Module):
     def __len__(self) -> int:
         if "_count" in self.__dict__:
             return int(self.__dict__["_count"])
+        if self._is_text:
+            return len(self._letters)
         return len(self._given[0]) if self._holds and hasattr(self._given[0], "__len__") else COUNT
+
+    @property
+    def _letters(self) -> str:
+        """The text that it is once a program has put it together with another."""
+        return (NAME * LETTERS)[:LETTERS]
 
     @property
     def _is_shape(self) -> bool:
@@ -310,6 +338,7 @@ class StandIn(torch.nn.Module):
         if isinstance(other, torch.Tensor):
             return torch.rand(other.shape).to(other.dtype)
         if isinstance(other, str):
+            self._is_text = True
             return NAME
         if self._calls or (hasattr(other, "__array__") and not (isinstance(other, StandIn) and not other._calls)):
             return self.__array__("float32").view(lenient_array())
@@ -378,6 +407,40 @@ class Mapping(dict):  # type: ignore[type-arg]
 
     def __reduce__(self) -> Any:
         return Mapping, (self.__dict__["path"], dict(self))
+
+    def merge_from_other_cfg(self, other: Any) -> None:
+        for name, value in other.items() if isinstance(other, dict) else ():
+            if isinstance(value, dict) and isinstance(self.get(name), Mapping):
+                self[name].merge_from_other_cfg(value)
+            else:
+                self[name] = literal(value)
+
+    def merge_from_list(self, pairs: Any) -> None:
+        for names, value in zip(pairs[::2], pairs[1::2], strict=False) if isinstance(pairs, (list, tuple)) else ():
+            *outer, name = names.split(".")
+            functools.reduce(lambda whole, part: whole[part], outer, self)[name] = literal(value)
+
+    def merge_from_file(self, path: Any) -> None:
+        self.merge_from_other_cfg(document(path))
+
+
+def document(source: Any) -> dict[Any, Any]:
+    """The items of a configuration file, given as a path or as an open file; none if there is no such file."""
+    path = getattr(source, "name", source)
+    is_known = isinstance(path, (str, os.PathLike)) and os.fspath(path).endswith(CONFIGURATIONS)
+    if not is_known or not os.path.exists(path) or importlib.util.find_spec("yaml") is None:
+        return {}
+    with open(path, encoding="utf-8") as file:
+        content = importlib.import_module("yaml").safe_load(file)
+    return content if isinstance(content, dict) else {}
+
+
+def literal(value: Any) -> Any:
+    """The value of a text that is a literal of Python's, else what it is."""
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return value
 
 
 @functools.cache
