@@ -56,6 +56,11 @@ class Scene:
         """How the program reaches the innermost call."""
         return self.entered[-1] if self.entered else ALWAYS
 
+    @property
+    def is_entry(self) -> bool:
+        """Whether it is in a function that is analysed by itself, and not in one that this calls."""
+        return self.standalone and len(self.calls) == 1
+
     def reach_of(self, node: cst.CSTNode) -> Condition:
         """How the program reaches one of the calls, or else the statement."""
         return self.entered[self.calls.index(node)] if node in self.calls else self.reach

@@ -424,6 +424,8 @@ def _goes_back_to_cpu(held: Set[Content]) -> bool:
 
 
 def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:
+    # What a caller does with what is loaded says more than the function by itself.
+    visits = [visit for visit in visits if not visit.scene.is_entry] or visits
     first, only_state = visits[0], node not in machine.notes[Checkpoints].kept_loads
     name = partial_text.letters(first.given)
     # Another file may have the same name in another function.
