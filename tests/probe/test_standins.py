@@ -903,10 +903,11 @@ def test_a_batch_has_lengths_where_a_program_names_them(tmp_path: Path) -> None:
 
     for i, (images, captions, lengths) in enumerate(torch.utils.data.DataLoader(Captions(), batch_size=4)):
         lengths, order = lengths.squeeze(1).sort(descending=True)
+        data, _ = pack_padded_sequence(captions[order], (lengths - 1).tolist(), batch_first=True)
         packed = pack_padded_sequence(captions[order], (lengths - 1).tolist(), batch_first=True)
     for image, target, length in [Captions()[0]]:
         print(image.dim(), int(length) > 1)
-    print(len(packed.data) > 0, images.dim())
+    print(len(packed.data) == len(data) > 0, images.dim())
     """
     assert ran(program, tmp_path).splitlines() == ["3 True", "True 4"]
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from placement_lint.probe.standins.callers import unpacked
 from placement_lint.probe.standins.sizes import COUNT, SIDE, WIDTH, used
 from placement_lint.probe.standins.things import F, StandIn
 
@@ -146,6 +148,20 @@ def storing(plain: Any) -> Any:
     return stored
 
 
+def packing(plain: Any) -> Any:
+    """``pack_padded_sequence``, whose result had two parts in old versions of PyTorch."""
+
+    @functools.wraps(plain)
+    def packed(*given: Any, **named: Any) -> Any:
+        result = plain(*given, **named)
+        if unpacked(sys._getframe(1)) != 2:
+            return result
+        used.add("shapes")
+        return result[:2]
+
+    return packed
+
+
 OTHER_SHAPE = re.compile("^expand|shape mismatch|must match the existing size")  # in the words of an error
 
 
@@ -217,6 +233,8 @@ def install_shapes() -> None:
     for owner, names, fit in FITTED:
         for name in names:
             setattr(owner, name, fitting(getattr(owner, name), fit))
+    packer: Any = torch.nn.utils.rnn
+    packer.pack_padded_sequence = packing(packer.pack_padded_sequence)
     indexable: Any = torch.Tensor
     indexable.__getitem__ = indexing(indexable.__getitem__)
     indexable.__setitem__ = storing(indexable.__setitem__)
