@@ -25,7 +25,7 @@ def unpacked(frame: Any) -> int:
 
 
 def targets(frame: Any, count: int) -> list[str]:
-    """The names into which the frame unpacks so many items at this moment; empty ones where it tells none."""
+    """The names of the ``count`` variables that the frame unpacks into at this moment; empty where it tells none."""
     names: list[str] = []
     for one in dis.get_instructions(frame.f_code) if unpacked(frame) else ():
         if one.offset > frame.f_lasti and one.opname.startswith("STORE"):  # of two at once in new versions of Python
