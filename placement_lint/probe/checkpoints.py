@@ -41,6 +41,9 @@ class Checkpoints:
         for outer in unit.calls:
             if called(outer) == "load_state_dict" and any(arg.value is load for arg in outer.args):
                 return self._state(unit, outer)
+            for arg in outer.args if called(outer) == "load_state_dict" else ():
+                if isinstance(arg.value, cst.Subscript) and arg.value.value is load:
+                    return f"{{{source_text(arg.value.slice[0])}: {self._state(unit, outer)}}}"
         small = unit.small
         target = small.targets[0].target if isinstance(small, cst.Assign) and small.value is load else None
         taken = self._taken_from(target.value, unit) if isinstance(target, cst.Name) else ""

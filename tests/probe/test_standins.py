@@ -991,3 +991,19 @@ def test_there_is_more_than_one_batch_where_a_program_counts_on_it(
     case = accused(COUNTED.format(moved=moved), f"net(images{moved})", "net(images.cuda())")
     verdict, _ = Replayer(prober).replayed(case)
     assert verdict.outcome is outcome, verdict.observed
+
+
+ITEM = """
+import torch
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+net = torch.nn.Linear(8, 4).to(device)
+net.load_state_dict(torch.load("best.pt")["state"])
+"""
+
+
+def test_an_item_of_a_checkpoint_is_the_state_of_a_module(prober: Prober) -> None:
+    case = OnlySlices(**vars(case_of(ITEM, "DPL603")))
+    verdict, _ = Replayer(prober).replayed(case)
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+    assert "repaired: no error" in verdict.observed
