@@ -344,16 +344,17 @@ def _try_out(machine: Machine, loader: Object, arguments: Arguments, node: cst.C
     forked = machine.evaluator.truth(machine, count, node) if context in (NONE, Const("fork")) else ALWAYS.negation
     pinned = machine.evaluator.truth(machine, arguments.get(7, "pin_memory") or NONE, node)
     if forked.possible:
-        with machine.aside(forked):
+        with machine.aside(forked, goes_without_saying=False):
             machine.write(loader.id, WORKERS, TRUE)
             said = len(machine.notes[Program].events)
             batch = machine.evaluator.element(machine, loader, node)
             _initialise(machine, loader, arguments, node)
             if not any(isinstance(event, CudaInWorker) for event in machine.notes[Program].events[said:]):
                 _each_tensor(machine, batch, lambda tensor: _report_resident(machine, tensor, node))
-        machine.write(loader.id, WORKERS, TRUE)
+        # Where an option gives their number, what they do is known from this; it need not be so at each loop.
+        machine.write(loader.id, WORKERS, TRUE if machine.path.implies(forked) else FALSE)
     elif pinned.possible:
-        with machine.aside(pinned):
+        with machine.aside(pinned, goes_without_saying=False):
             batch = machine.evaluator.element(machine, loader, node)
             _each_tensor(machine, batch, lambda tensor: _report_pinned(machine, tensor, node))
 

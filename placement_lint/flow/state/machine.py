@@ -699,10 +699,11 @@ class Machine:
             self.path = before
 
     @contextmanager
-    def aside(self, guard: Condition) -> Iterator[None]:
+    def aside(self, guard: Condition, goes_without_saying: bool = True) -> Iterator[None]:
         """Run something under a condition and undo its effects, except for its events."""
         before = self.path, self.reach, self.tested, self.dead
-        self.path, self.reach, self.tested = self.path & guard, self.reach & guard, self.tested & guard
+        self.path, self.tested = self.path & guard, self.tested & guard
+        self.reach = self.reach & guard if goes_without_saying else self.reach
         self.store.begin()
         try:
             yield
