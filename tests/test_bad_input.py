@@ -89,7 +89,7 @@ def test_keywords_of_today_as_names(write: Write, name: str) -> None:
     notebook = json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
     path = write(name, notebook if name.endswith(".ipynb") else KEYWORDS_AS_NAMES)
     done = check()
-    cell = ":1" if name.endswith(".ipynb") else ""
+    cell = ":cell 1" if name.endswith(".ipynb") else ""
     assert f"{name}{cell}:3:13: DPL001 error: invalid syntax: `async` is a keyword since Python 3.7" in done.stdout
     assert f"{name}{cell}:8:14: DPL501 [*] error: `b.cuda(…)` returns" in done.stdout
     assert "1 file checked, 2 findings (2 errors)" in done.stdout
