@@ -363,7 +363,7 @@ def _decisions(
     by_default = not by_options and decisions == ways[3] and len(decisions) < len(ways[1])
     # Then those without which the line is not reached, and which are not the defaults, are among the others.
     needed = [answer for answer in given if _is_of_user(answer) and _is_not_default(answer)] if by_default else []
-    return _Decisions(frozenset((*decisions, *needed)), by_default)
+    return _Decisions(frozenset(_without_rivals((*decisions, *needed))), by_default)
 
 
 def _open(cube: Cube, given: Collection[Answer]) -> list[Answer]:
