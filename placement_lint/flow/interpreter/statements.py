@@ -371,7 +371,7 @@ def _for(machine: Machine, node: cst.For) -> None:
             if known is not None:
                 for place, item in enumerate(known):
                     if _is_too_costly(machine, place) and are_data(machine, known[place:]):
-                        _iteration(machine, node, machine.fresh)
+                        _iteration(machine, node, partial(_any_of, machine, known[place:]))
                         break
                     _iteration(machine, node, partial(_same, item))
             else:
@@ -385,6 +385,12 @@ def _for(machine: Machine, node: cst.For) -> None:
 
         if not machine.dead:
             _looped(machine, node, rounds)
+
+
+def _any_of(machine: Machine, items: Many[Value]) -> Value:
+    """An unknown one of several values: a number or a text if all of them are."""
+    types = {type(item.value).__name__ if isinstance(item, Const) else "" for item in items}
+    return machine.fresh(type=types.pop() if len(types) == 1 and types <= {"int", "float", "str"} else "")
 
 
 def _looped(machine: Machine, node: cst.For | cst.While, rounds: Callable[[], None]) -> None:
