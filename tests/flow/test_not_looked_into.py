@@ -123,6 +123,36 @@ def test_a_module_that_moves_its_parts_is_not_where_it_was_built(
     assert {finding.code for finding in result.findings} == codes
 
 
+CRITERION = """
+    from torch import nn
+
+    class Criterion(nn.Module):
+        def __init__(self, scale):
+            super().__init__()
+            self.scale = scale
+
+        def forward(self, x):
+            return (self.scale * x).mean()
+"""
+SUMMED = """
+    import torch
+    from criterion import Criterion
+    from torch import nn
+
+    model, criterion = nn.Linear(4, 2).cuda(), Criterion(2.0)
+    y = model(torch.ones(1, 4).cuda())
+    (y + criterion(y)).sum().backward()
+"""
+
+
+def test_a_module_without_parameters_follows_its_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "reaches", lambda machine, function, arguments: function.name != "forward")
+    (tmp_path / "criterion.py").write_text(dedent(CRITERION))
+    (tmp_path / "train.py").write_text(dedent(SUMMED))
+    result = check_files(Selection([tmp_path / "train.py"]), Job(Settings(root=tmp_path)), jobs=1)
+    assert not result.findings
+
+
 REPLICATED = """
     import torch
     from torch import nn

@@ -268,10 +268,7 @@ def _layer_forward(machine: Machine, module: Object, name: str, inputs: list[Ope
         return _loss_forward(machine, module, inputs, node)
     if name not in PARAMETRIC_LAYERS and inputs:
         return _without_parameters(name, inputs[0].tensor)
-    if modules.has_parameters(machine, module) is False:
-        # The result is on the device of the input, which is unknown.
-        return machine.fresh(node)
-    if name not in PARAMETRIC_LAYERS:
+    if name not in PARAMETRIC_LAYERS or modules.has_parameters(machine, module) is False:
         return _opaque_forward(machine, module, inputs, node)
     if name in IGNORE_CAUSAL_MASKS:
         inputs = inputs[:1]
@@ -388,6 +385,9 @@ def reduced_loss(loss: Tensor, reduction: Value | None) -> Value:
 
 def _opaque_forward(machine: Machine, module: Object | Symbol, inputs: list[Operand], node: cst.Call) -> Value:
     """A module whose forward is not analysed: its output is on the device of all its parts, with unknown structure."""
+    if modules.has_parameters(machine, module) is False:
+        # The result is on the device of the input, which is unknown.
+        return machine.fresh(node)
     place = modules.common_place(machine, module)
     label = node.func
 

@@ -353,8 +353,8 @@ def chosen(machine: Machine, module: Imported, key: Value, written: cst.CSTNode 
     """``getattr(module, key)``: one of the module's members, each under the condition that the key is its name.
 
     Only its functions and classes count, or only its module classes if there are any, or only its functions if the
-    program's default is one. Names that it imports from a
-    library, as ``from torch.nn import Parameter``, are for its own use.
+    program's default is one. Names that it imports from a library, as ``from torch.nn import Parameter``, are for its
+    own use.
     """
     if isinstance(key, Const):
         found = attribute(machine, module, key.value) if isinstance(key.value, str) else None
