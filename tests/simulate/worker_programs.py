@@ -309,7 +309,9 @@ def mesh_without_a_group(world_size):
 def run_rank(rank, world_size, path):
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world_size))
     started = outcome(lambda: mesh_without_a_group(world_size))
-    dist.init_process_group("nccl", rank=rank, world_size=world_size)
+    # A second group in torchrun's store would find the addresses that the first one left under the same keys, and wait.
+    store = dist.FileStore(f"{path}.store", world_size)
+    dist.init_process_group("nccl", store=store, rank=rank, world_size=world_size)
     torch.cuda.set_device(rank)
     answers = {"mesh without a group": started}
     answers.update({name: outcome(lambda ask=ask: ask(rank)) for name, ask in QUESTIONS.items()})
