@@ -81,11 +81,17 @@ def check_device(event: DeviceNeverEqual) -> Iterator[Problem]:
     yield Problem(
         event.node,
         f"`{tested}` is never `{other}`: {why}",
-        advice=f"compare `{_device(event)}.type`",
+        advice=_advice(event),
         rewrite=safe("compare the type", fixed),
         facts={"fault": "comparison", "text": event.text},
         replay=Replay(watch=(_watch(event),), repairs=(((event.other, f"torch.device({other})"),),)),
     )
+
+
+def _advice(event: DeviceNeverEqual) -> str:
+    if event.spelled_out:
+        return f"compare it with `torch.device({source_text(event.other)})`"
+    return f"compare `{_device(event)}.type`"
 
 
 def _device(event: DeviceNeverEqual) -> str:

@@ -224,6 +224,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "computed_rank": {"ordinal": "local rank"},
         "local_by_option": {"ordinal": "local rank"},
         "local_declared": "nothing says that there is another node",
+        "rank_on_its_node": {"ordinal": "local rank"},
     },
     "hardcoded-device-in-replica": {
         "current_device": {"stray": "cuda"},
@@ -463,6 +464,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "python_values": {"reader": "tolist()"},
     },
     "operand-not-moved": {
+        "while_tracing": "only a trace comes by it, and none is taken",
         "found_in_loop": {"stray": "cuda"},
         "parameter_of_unknown_base": "where the Parameter is is unknown",
         "moved_by_other_methods": {"stray": "cuda"},

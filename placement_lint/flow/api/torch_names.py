@@ -796,6 +796,19 @@ SHAPES_AS_TENSORS = {"torch.onnx.operators.shape_as_tensor", "torch._shape_as_te
 
 # --- tracing -----------------------------------------------------------------------------------------------
 
+# Whether PyTorch's compilers or exporters run the function: a program that trains runs it as Python.
+COMPILATION_TESTS = {
+    "torch.compiler.is_compiling",
+    "torch.compiler.is_dynamo_compiling",
+    "torch.compiler.is_exporting",
+    "torch.jit.is_scripting",
+    "torch.jit.is_tracing",
+    "torch.onnx.is_in_onnx_export",
+    "torch._C._get_tracing_state",
+    "torch._dynamo.is_compiling",
+    "torchvision._is_tracing",
+}
+
 # Functions, in any module, that are equivalent to ``isinstance(x, torch.fx.Proxy)``.
 PROXY_TESTS = {"is_torch_fx_proxy"}
 

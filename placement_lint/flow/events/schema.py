@@ -977,6 +977,8 @@ class DeviceNeverEqual(Event):
     text: bool
     identity: bool
     of_tensor: bool
+    # the device is built in the comparison itself
+    spelled_out: bool
 
 
 @dataclass(frozen=True)

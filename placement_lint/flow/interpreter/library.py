@@ -11,6 +11,7 @@ import libcst as cst
 from placement_lint.flow.api.torch_names import (
     ARRAY_MAKERS,
     ARRAYS_OF_DATA,
+    COMPILATION_TESTS,
     CONTAINERS,
     CUDA_CONSTRUCTORS,
     ELEMENTWISE,
@@ -492,6 +493,11 @@ def _shape_as_tensor(machine: Machine, name: str, arguments: Arguments, node: cs
     return Tensor(CPU, False)
 
 
+def _is_compiling(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``torch.jit.is_tracing()`` and its like."""
+    return FALSE
+
+
 def _normal(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``torch.normal(0, 1, (2, 3))`` builds a tensor; without a size, the result is on the device of its arguments."""
     if arguments.get(2, "size") is not None:
@@ -621,6 +627,7 @@ def _handlers() -> dict[str, Handler]:
         "torch.autograd.grad": _autograd,
         "placement_lint.reveal_placement": _reveal,
         "torch.is_tensor": _is_tensor,
+        **dict.fromkeys(COMPILATION_TESTS, _is_compiling),
         **dict.fromkeys(SHAPES_AS_TENSORS, _shape_as_tensor),
         **dict.fromkeys(REDUCTIONS_OVER_RANKS, _reduce_over_ranks),
         **dict.fromkeys(PROCESS_STARTERS, _start_process),

@@ -311,7 +311,8 @@ def _check_devices(machine: Machine, left: Value, right: Value, node: cst.Compar
             and (text or (value == Device("cuda") and isinstance(value, Device) and value.written is not None))
             and other not in machine.notes[Tensors].devices_read
         ):
-            machine.emit(DeviceNeverEqual(node, machine.scene, tested, other, text, identity, of_tensor))
+            spelled_out = isinstance(tested, cst.Call)
+            machine.emit(DeviceNeverEqual(node, machine.scene, tested, other, text, identity, of_tensor, spelled_out))
     return NONE
 
 

@@ -239,7 +239,8 @@ def _is_global(value: object) -> bool:
         return False
     node = as_expression(value.source)
     if isinstance(node, cst.Call):
-        return last_name(node.func) == "get_rank" or _asks_environment(node)
+        # With an argument it is the rank in a group of some of the processes, most often in that of one node.
+        return (last_name(node.func) == "get_rank" and not node.args) or _asks_environment(node)
     if isinstance(node, cst.Attribute):
         return node.attr.value == "rank" and last_name(node.value) in _OPTIONS
     return isinstance(node, cst.Subscript) and _asks_environment(node)
