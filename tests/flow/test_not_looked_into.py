@@ -153,6 +153,17 @@ def test_a_module_without_parameters_follows_its_inputs(tmp_path: Path, monkeypa
     assert not result.findings
 
 
+@pytest.mark.parametrize(("base", "found"), [("nn.Module", set()), ("nn.Linear", {"DPL503"})])
+def test_a_module_that_builds_nothing_follows_its_inputs(
+    base: str, found: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "reaches", lambda machine, function, arguments: False)
+    (tmp_path / "criterion.py").write_text(dedent(CRITERION).replace("nn.Module", base))
+    (tmp_path / "train.py").write_text(dedent(SUMMED))
+    result = check_files(Selection([tmp_path / "train.py"]), Job(Settings(root=tmp_path)), jobs=1)
+    assert {finding.code for finding in result.findings} == found
+
+
 REPLICATED = """
     import torch
     from torch import nn

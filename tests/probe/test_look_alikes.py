@@ -443,6 +443,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "waits": {"waits": True},
     },
     "numpy-on-cuda": {
+        "sizes_of_arrays": "nothing is copied to the host",
         "columns_of_output": REPAIRED,
         "told_by_dtype": {"place": "cpu"},
         "array_put_there": "it is an array",
@@ -918,6 +919,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unwrapped_first": {"already": ""},
     },
     "wrapper-attribute-read": {
+        "never_wrapped": {"wrapper": ""},
         "private": REPAIRED,
         "first_layer_of_a_library": "what is read belongs to no wrapper",
         "set_by_a_hook": REPAIRED,

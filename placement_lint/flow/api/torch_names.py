@@ -763,7 +763,7 @@ _HOST_READERS = re.compile(
 
 # Functions of NumPy that only read the shape of an argument, call a method of it, or take no arrays
 # (tested with numpy 2.4: the others call ``Tensor.__array__``).
-_NOT_ON_HOST = {
+NOT_ON_HOST = {
     f"numpy.{name}"
     for name in (
         "shape", "ndim", "size", "squeeze", "real", "imag", "swapaxes", "rollaxis", "moveaxis", "split", "array_split",
@@ -771,6 +771,10 @@ _NOT_ON_HOST = {
         "fromfunction", "frompyfunc", "vectorize", "interp", "put", "fill_diagonal", "take_along_axis", "ix_",
         "diag_indices_from", "tril_indices_from", "triu_indices_from", "printoptions", "set_printoptions", "seterr",
         "errstate", "dtype", "can_cast", "result_type", "issubdtype", "finfo", "iinfo", "ndarray", "info", "load",
+        # sizes, which NumPy asks of any integer tensor (``Tensor.__index__``)
+        "zeros", "ones", "empty", "eye", "identity", "tri",
+        # they refuse a tensor as the array that they change, wherever it is
+        "copyto", "place", "putmask",
     )
 }  # fmt: skip
 
@@ -783,7 +787,7 @@ _REDUCTIONS_OF_ITEMS = {
 @lru_cache(maxsize=8192)
 def reads_on_host(name: str) -> bool:
     """Whether a function reads its tensor arguments, or tensors in a list argument, on the host."""
-    return _HOST_READERS.fullmatch(name) is not None and name not in _NOT_ON_HOST
+    return _HOST_READERS.fullmatch(name) is not None and name not in NOT_ON_HOST
 
 
 def reads_items_alone(name: str) -> bool:

@@ -385,7 +385,7 @@ def reduced_loss(loss: Tensor, reduction: Value | None) -> Value:
 
 def _opaque_forward(machine: Machine, module: Object | Symbol, inputs: list[Operand], node: cst.Call) -> Value:
     """A module whose forward is not analysed: its output is on the device of all its parts, with unknown structure."""
-    if modules.has_parameters(machine, module) is False:
+    if modules.has_parameters(machine, module) is False or modules.builds_nothing(machine, module):
         # The result is on the device of the input, which is unknown.
         return machine.fresh(node)
     place = modules.common_place(machine, module)

@@ -25,6 +25,7 @@ from placement_lint.flow.api.torch_names import (
     LIBRARY_LAYERS,
     LIKE_FACTORIES,
     LOSS_MODULES,
+    NOT_ON_HOST,
     PARAMETER_CONTAINERS,
     PLACING_FRAMEWORKS,
     PROCESS_STARTERS,
@@ -457,7 +458,7 @@ def _lost_by_joining(name: str, operands: Positioned, node: cst.Call) -> Lost | 
 def _host_reader(machine: Machine, name: str, arguments: Arguments, operands: Positioned, node: cst.Call) -> Value:
     given = arguments.values()
     for position, operand in operands:
-        if _may_be_no_tensor(operand.tensor):
+        if name in NOT_ON_HOST or _may_be_no_tensor(operand.tensor):
             continue
         items = content(machine, given[position])
         if not reads_items_alone(name) or items is not None:

@@ -435,9 +435,9 @@ def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool
                 return False if other.value < bound else None
         if isinstance(left, Device) and isinstance(right, Const) and type(right.value) is int:
             return _has_number(left, right.value)
+        if is_built(left) and isinstance(right, Const) and isinstance(right.value, str):
+            return False
         if isinstance(left, Device) and isinstance(right, Const):
-            if left.built and isinstance(right.value, str):
-                return False
             known = left == CPU or left.kind in ACCELERATORS
             return False if known and left.kind not in str(right.value) else None
         return None

@@ -65,6 +65,8 @@ from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Calls, Replica
 from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.rule import Note
+from placement_lint.source.querying import last_name
+from placement_lint.source.walking import nodes_of
 
 
 @dataclass
@@ -290,6 +292,17 @@ def has_parameters(machine: Machine, module: Object | Symbol) -> bool | None:
     if isinstance(module.cls, Class) and not _fully_known(module.cls):
         return None
     return False
+
+
+def builds_nothing(machine: Machine, module: Object | Symbol) -> bool:
+    """Whether a module is an outline whose ``__init__`` calls nothing but that of its base: no layer is made there."""
+    if not isinstance(module, Object) or machine.read(module.id, OUTLINE) is None:
+        return False
+    cls = module.cls
+    initialiser = find(machine, cls, "__init__") if isinstance(cls, Class) and not extends_layer(cls) else None
+    if not isinstance(initialiser, Function):
+        return False
+    return all(last_name(call.func) in ("super", "__init__") for call in nodes_of(cst.Call, initialiser.node.body))
 
 
 # Of a layer that was asked for none of the parameters that it might have.
