@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 import libcst as cst
 
-from placement_lint.flow.api.torch_names import NUMBER_TYPES, SIZE
+from placement_lint.flow.api.torch_names import CUDA_CONSTRUCTORS, NUMBER_TYPES, SIZE
 from placement_lint.flow.domain import folding, partial_text
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import ALWAYS, Condition, Question, answered, any_of
@@ -69,7 +69,7 @@ from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Around
 from placement_lint.flow.state.names import value_of
 from placement_lint.source.abstraction import by_kind
-from placement_lint.source.querying import mentions
+from placement_lint.source.querying import last_name, mentions
 
 # --- truth -------------------------------------------------------------------------------------------------
 
@@ -223,7 +223,10 @@ def _conjuncts(test: cst.BaseExpression) -> list[cst.BaseExpression]:
 
 
 def _asks_where_a_tensor_is(machine: Machine, test: cst.BaseExpression) -> bool:
-    """Whether it is ``x.is_cuda``, and no option of the command line."""
+    """Whether it is ``isinstance(x, torch.cuda.FloatTensor)``, or ``x.is_cuda`` and no option of the command line."""
+    if isinstance(test, cst.Call) and last_name(test.func) == "isinstance" and len(test.args) == 2:
+        kind = expressions.evaluate(machine, test.args[1].value)
+        return isinstance(kind, External) and kind.name in CUDA_CONSTRUCTORS
     if not isinstance(test, cst.Attribute) or test.attr.value != "is_cuda":
         return False
     owner = value_of(machine, test.value)
