@@ -107,10 +107,11 @@ def saved_states(saved: Sequence[SavedThere], spots: Spots) -> tuple[SavedState,
     found = []
     for one in saved:
         places = [spot for node in one.nodes if (spot := spots.get(node)) is not None]
-        said = zip(places, ("the state dict is taken here", "saved here")[-len(places) :], strict=False)
+        saved_here = f"saved here when {one.option}" if one.option else "saved here"
+        said = zip(places, ("the state dict is taken here", saved_here)[-len(places) :], strict=False)
         steps = tuple(Step(spot.path, spot.range, message) for spot, message in said)
         if steps:
-            found.append(SavedState(spots.path, one.state, steps, one.standalone, one.on_cpu))
+            found.append(SavedState(spots.path, one.state, steps, one.standalone, one.on_cpu, one.option))
     return tuple(dict.fromkeys(found))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import PurePath
 
 from placement_lint.finding import Range, Step
@@ -17,20 +18,23 @@ HOLE = "\0"
 class StateFile:
     """Where a state dict is: in a file with such a name, under these keys of the dict that the file holds.
 
-    Its own keys have the ``prefix``, None if that is unknown, on one of these ``machines``, None for any.
+    Its own keys have the ``prefix``, None if that is unknown, on one of these ``machines``, None for any. It belongs to
+    a module of this class of the project, empty if that is unknown.
     """
 
     file: str
     entries: tuple[str, ...]
     prefix: str | None
     machines: int | None
+    cls: str
 
 
 @dataclass(frozen=True)
 class SavedState:
     """A state dict that the program at a path saves; ``steps`` show where, and ``standalone`` code has no caller.
 
-    It has only tensors that are ``on_cpu``, if that is set.
+    It has only tensors that are ``on_cpu``, if that is set. An ``option`` of the program, in words, decides between its
+    prefix and another one; empty if none does.
     """
 
     program: str
@@ -38,24 +42,31 @@ class SavedState:
     steps: tuple[Step, ...]
     standalone: bool
     on_cpu: bool
+    option: str
 
     @property
     def place(self) -> tuple[str, Range]:
         return (self.steps[-1].path, self.steps[-1].range)
 
 
-def source_of(wanted: StateFile, loader: str, saved: Iterable[SavedState]) -> SavedState | None:
+def source_of(wanted: StateFile, loader: str, saved: Iterable[SavedState], *, either: bool) -> SavedState | None:
     """A state that a program at the path ``loader`` finds in a file, if each one that is saved there is ``wanted``.
 
-    States for one kind of machine are wanted only if they are others elsewhere.
+    States for one kind of machine are wanted only if they are others elsewhere. One that an option of the program that
+    saves it decides is enough, unless the one that loads it takes ``either``: then its user chooses the one that fits.
     """
     alike = _known([one for one in saved if _may_be_in(one.state, wanted)])
     here = [one for one in alike if _share_machine(one.state, wanted)]
-    if any(one.state.prefix != wanted.prefix for one in here):
+    found = [one for one in here if one.state.prefix == wanted.prefix]
+    others = [one for one in here if one.state.prefix != wanted.prefix]
+    if others:
+        found = [one for one in found if one.option and not either]
+        chosen = {(one.program, one.place) for one in found}
+        if any(one.state.prefix is None or (one.program, one.place) not in chosen for one in others):
+            return None
+    if wanted.machines is not None and (others or len(found) == len(alike)):
         return None
-    if wanted.machines is not None and all(one.state.prefix == wanted.prefix for one in alike):
-        return None
-    return next((one for one in here if _are_together(one.program, loader)), None)
+    return next((one for one in found if _are_together(one.program, loader)), None)
 
 
 def are_on_cpu(name: str, loader: str, saved: Iterable[SavedState]) -> bool:
@@ -74,7 +85,10 @@ def _known(saved: Iterable[SavedState]) -> list[SavedState]:
 
 def _may_be_in(saved: StateFile, wanted: StateFile) -> bool:
     entries = wanted.entries[: len(saved.entries)] if saved.prefix is None else wanted.entries
-    return saved.entries == entries and are_alike(saved.file, wanted.file)
+    if saved.entries != entries:
+        return False
+    # What the user may name is any file in which the project saves such a module.
+    return are_alike(saved.file, wanted.file) or (not _known_end(wanted.file) and saved.cls == wanted.cls != "")
 
 
 def _share_machine(one: StateFile, other: StateFile) -> bool:
@@ -83,12 +97,16 @@ def _share_machine(one: StateFile, other: StateFile) -> bool:
 
 def are_alike(one: str, other: str) -> bool:
     """Whether two names of files may mean the same: they end in the same known parts."""
-    ends = [[*reversed(posixpath.normpath(name).split("/"))] for name in (one, other)]
-    known = [next((place for place, part in enumerate(end) if HOLE in part), len(end)) for end in ends]
-    if all(count == len(end) for count, end in zip(known, ends, strict=True)):
-        return ends[0] == ends[1]
-    shared = min(known)
-    return shared > 0 and ends[0][:shared] == ends[1][:shared]
+    known = [_known_end(name) for name in (one, other)]
+    if HOLE not in one + other:
+        return known[0] == known[1]
+    shared = min(map(len, known))
+    return shared > 0 and known[0][:shared] == known[1][:shared]
+
+
+def _known_end(name: str) -> list[str]:
+    """The last parts of the name of a file, from its end on, as far as they are known."""
+    return [*takewhile(lambda part: HOLE not in part, reversed(posixpath.normpath(name).split("/")))]
 
 
 def _are_together(one: str, other: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from placement_lint.finding import Finding, Range
-from placement_lint.project.saved_states import are_on_cpu, source_of
+from placement_lint.project.saved_states import SavedState, are_on_cpu, source_of
 from placement_lint.report.results import Checked
 
 Key = tuple[str, int, str, Range]
@@ -68,11 +68,22 @@ def _standing(results: Sequence[Checked], imported_elsewhere: Container[str]) ->
                     continue
                 finding = proviso.at_call
             yield _Said(finding, finding.path == checked.path)
-        for one in checked.provisional:
-            origin = source_of(one.if_saved, checked.path, saved) if one.if_saved is not None else None
-            if origin is not None:
-                finding = replace(one.finding, trace=(*origin.steps, *one.finding.trace))
-                yield _Said(finding, finding.path == checked.path)
+        yield from _of_saved(checked, saved)
+
+
+def _of_saved(checked: Checked, saved: Sequence[SavedState]) -> Iterator[_Said]:
+    """The findings about a state dict that another program saves."""
+    wanted = [(one, one.if_saved) for one in checked.provisional if one.if_saved is not None]
+    prefixes: dict[Key, set[str | None]] = {}
+    for one, state in wanted:
+        prefixes.setdefault(_key(one.finding), set()).add(state.prefix)
+    for one, state in wanted:
+        origin = source_of(state, checked.path, saved, either=len(prefixes[_key(one.finding)]) > 1)
+        if origin is not None:
+            said = f"; {origin.program} saves it so when {origin.option}" if origin.option else ""
+            trace = (*origin.steps, *one.finding.trace)
+            finding = replace(one.finding, message=one.finding.message + said, trace=trace)
+            yield _Said(finding, finding.path == checked.path)
 
 
 def _first_at_calls(checked: Checked, elsewhere: set[Key]) -> dict[Key, Finding]:

@@ -17,9 +17,10 @@ PAGE = Page(
     what="""\
 Reports a `load_state_dict` of a wrapper's state dict into an unwrapped module, or the reverse, directly or through
 a file that the same program or another one of the run saves, such as `train.py` and `test.py`. Two programs use the
-same file if its name is the same, in a folder that an option gives, too. `torch.compile(model)` and
-`AveragedModel(model)` return such wrappers, too. Also reports keys that the program renames although they have no
-prefix, such as `key[7:]` for those of `model.module.state_dict()`.
+same file if its name is the same, in a folder that an option gives, too; a name that the user gives may be that of
+any file in which a module of the same class is saved. If an option decides whether it is wrapped, the message says so.
+`torch.compile(model)` and `AveragedModel(model)` return such wrappers, too. Also reports keys that the program renames
+although they have no prefix, such as `key[7:]` for those of `model.module.state_dict()`.
 """,
     why="""\
 The wrapper holds the model as its child `module` (torch/nn/parallel/data_parallel.py, `DataParallel.__init__`), so
@@ -55,7 +56,8 @@ net.load_state_dict(torch.load("net.pt", map_location="cpu"))
 - The keys are renamed correctly between the two, by a loop or by
   `torch.nn.modules.utils.consume_prefix_in_state_dict_if_present`.
 - The program tests the keys before it loads, changes them in an unknown way, or a handler catches the exception.
-- No program of the run saves the file, or some path or program saves it with matching keys.
+- No program of the run saves the file, or another statement or program saves it with matching keys.
+- Options decide in both programs whether the module is wrapped.
 - The two programs are in folders beside each other, or the names of the files may differ.
 """,
     fix="""\

@@ -323,12 +323,16 @@ class StateLoaded(Event):
 
 @record(frozen=True)
 class SavedThere:
-    """A state dict that the program saves: ``nodes`` take it, if that is known, and save it."""
+    """A state dict that the program saves: ``nodes`` take it, if that is known, and save it.
+
+    The ``option``, in words, decides between it and others that are saved there; empty if none does.
+    """
 
     state: StateFile
     nodes: tuple[cst.CSTNode, ...]
     standalone: bool
     on_cpu: bool
+    option: str
 
 
 @dataclass(frozen=True)

@@ -66,9 +66,7 @@ from placement_lint.source.abstract import meaning
 from placement_lint.source.querying import saves_to_attribute
 from placement_lint.source.walking import nodes_in
 
-# The call, its label, the state dict, the prefix of the module's keys, ``strict``, and the keys that the program made.
 Entry: TypeAlias = "tuple[cst.CSTNode, ...]"
-_StateRestored: TypeAlias = "tuple[cst.Call, Scene, str, Loaded, str, bool, StateKey | None]"
 
 
 class Content(Enum):
@@ -91,6 +89,25 @@ class Saved:
     standalone: bool
     # those of its state dicts whose tensors are all on the CPU
     on_cpu: frozenset[StateDict]
+    # the classes of the program whose instances they belong to
+    classes: tuple[tuple[StateDict, str], ...]
+
+
+@record(frozen=True)
+class Restored:
+    """A call of load_state_dict with what a file holds, for a module of a class whose keys have the prefix ``into``.
+
+    ``key`` is one of the keys that the program made of those in the file.
+    """
+
+    node: cst.Call
+    scene: Scene
+    label: str
+    state: Loaded
+    into: str
+    strict: bool
+    key: StateKey | None
+    cls: str
 
 
 @dataclass
@@ -106,8 +123,7 @@ class Checkpoints(Notes):
     saved_when: dict[tuple[Entry, object], Condition] = noted(dict)
     # files and state dicts that went through a call that cannot be looked into, or whose keys the program uses
     handled: set[object] = noted(set, Use.WEIGHED)
-    # calls of load_state_dict with what a file holds
-    loads: list[_StateRestored] = noted(list, Use.AT_END | Use.WEIGHED)
+    loads: list[Restored] = noted(list, Use.AT_END | Use.WEIGHED)
     # wrappings of what a file holds
     wraps: list[tuple[cst.Call, Scene, Loaded, str, str]] = noted(list, Use.AT_END | Use.WEIGHED)
     # loads without map_location, those that restore a model or optimizer, and those whose value is kept as it is

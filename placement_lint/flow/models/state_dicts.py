@@ -13,14 +13,17 @@ from placement_lint.flow.domain.path_condition import (
     ALWAYS,
     ANY_MACHINE,
     MANY_GPUS,
+    NEVER,
     Answer,
     Condition,
+    Question,
     answered,
     any_of,
     machines,
 )
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
+    Class,
     Const,
     Kind,
     Loaded,
@@ -33,13 +36,14 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import SavedThere, Scene, StateLoaded, WrappedTwice
-from placement_lint.flow.models import checkpoints, state_keys
-from placement_lint.flow.models.checkpoints import Checkpoints, Saved, is_on_cpu
+from placement_lint.flow.models import checkpoints, modules, ranks, state_keys
+from placement_lint.flow.models.checkpoints import Checkpoints, Restored, Saved, is_on_cpu
 from placement_lint.flow.models.file_names import FileNames
 from placement_lint.flow.state.classes import wrapper_base
 from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Calls
+from placement_lint.flow.state.options import switches
 from placement_lint.flow.state.program import Program
 from placement_lint.project.saved_states import StateFile, are_alike
 from placement_lint.rule import Note
@@ -61,13 +65,13 @@ def load_state(machine: Machine, module: Object | Symbol, arguments: Arguments, 
     for guard, prefix in state_keys.prefixes(machine, module):
         scene = replace(machine.scene, when=machine.scene.when & guard)
         if state is not None and scene.when.possible:
-            _load_state(machine, scene, state, prefix, strict, node, label)
+            _load_state(machine, scene, state, module, prefix, strict, node, label)
 
 
 def _load_state(
-    machine: Machine, scene: Scene, state: Value, into: str, strict: bool, node: cst.Call, label: str
+    machine: Machine, scene: Scene, state: Value, module: Object, into: str, strict: bool, node: cst.Call, label: str
 ) -> None:
-    """The same for a module whose keys have the prefix ``into``."""
+    """The same where the keys of the module have the prefix ``into``."""
     for guard, option in alternatives(state):
         here = replace(scene, when=scene.when & guard)
         key = state_keys.renamed(machine, option)
@@ -76,10 +80,19 @@ def _load_state(
         elif isinstance(option, (Loaded, StateDict)) and _adapted(machine, option, strict):
             continue
         if isinstance(option, Loaded):
-            machine.notes[Checkpoints].loads.append((node, here, label, option, into, strict, key))
+            cls = _class_of(machine, module)
+            machine.notes[Checkpoints].loads.append(Restored(node, here, label, option, into, strict, key, cls))
         elif isinstance(option, StateDict) and here.when.possible and not state_keys.fits(machine, option, key, into):
             trace = (Note(option.node, "the state dict is taken here"),)
             machine.emit(StateLoaded(node, here, label, option, into, strict, trace, state_keys.shortened(option, key)))
+
+
+def _class_of(machine: Machine, module: Value | None) -> str:
+    """The class of the program whose instance a module is, or a wrapper around it; empty if that is not known."""
+    while isinstance(module, Object) and module.kind is Kind.WRAPPER:
+        module = machine.read(module.id, modules.INNER)
+    cls = module.cls if isinstance(module, Object) else None
+    return f"{cls.file}:{cls.name}" if isinstance(cls, Class) else ""
 
 
 def _adapted(machine: Machine, state: Loaded | StateDict, strict: bool) -> bool:
@@ -135,12 +148,13 @@ def _is_wrapper(value: Value | None) -> bool:
 def finish(machine: Machine) -> None:
     """Once all that the program saves is known: does what it loads from the same file fit?"""
     _wrapped_again(machine)
-    for node, scene, label, loaded, into, strict, key in machine.notes[Checkpoints].loads:
+    for load in machine.notes[Checkpoints].loads:
+        loaded, key, into, scene = load.state, load.key, load.into, load.scene
         if loaded.file in machine.notes[Checkpoints].handled:
             continue
         saves = _states_saved_there(machine, loaded)
         if not saves:
-            _load_of_others(machine, node, scene, label, loaded, into, strict, key)
+            _load_of_others(machine, load)
         if saves and all(scene.when.excludes(guard) for guard, _, _ in saves):
             saves = _of_another_run(scene.when, loaded, saves)
         fitting = any_of(
@@ -153,35 +167,35 @@ def finish(machine: Machine) -> None:
                 trace = (Note(state.node, "the state dict is taken here"), note)
                 here = replace(scene, when=scene.when & guard)
                 if here.when.possible:
-                    machine.emit(
-                        StateLoaded(node, here, label, state, into, strict, trace, state_keys.shortened(state, key))
-                    )
+                    _emit_loaded(machine, load, here, state, trace)
 
 
-def _load_of_others(
-    machine: Machine,
-    node: cst.Call,
-    scene: Scene,
-    label: str,
-    loaded: Loaded,
-    into: str,
-    strict: bool,
-    key: StateKey | None,
-) -> None:
+def _load_of_others(machine: Machine, load: Restored) -> None:
     """What this program loads, another one may have saved: with a wrapper's prefix or without, on these machines."""
     if machine.notes[Program].overlooks:
         # the program itself may save it, in code that was not analysed
         return
     for prefix in ("", WRAPPER_PREFIX):
-        if state_keys.fits_with_prefix(prefix, key, into):
+        if state_keys.fits_with_prefix(prefix, load.key, load.into):
             continue
-        state = StateDict(machine.fresh(), prefix, node)
-        shortened = state_keys.shortened(state, key)
+        state = StateDict(machine.fresh(), prefix, load.node)
         for kinds in (None, MANY_GPUS):
-            here = replace(scene, when=scene.when & machines(kinds or ANY_MACHINE))
-            file = StateFile(loaded.name, tuple(map(str, loaded.entries)), prefix, kinds)
+            here = replace(load.scene, when=load.scene.when & machines(kinds or ANY_MACHINE))
+            file = StateFile(load.state.name, tuple(map(str, load.state.entries)), prefix, kinds, load.cls)
             if here.when.possible:
-                machine.emit(StateLoaded(node, here, label, state, into, strict, (), shortened, file))
+                _emit_loaded(machine, load, here, state, (), file)
+
+
+def _emit_loaded(
+    machine: Machine,
+    load: Restored,
+    scene: Scene,
+    state: StateDict,
+    trace: tuple[Note, ...],
+    elsewhere: StateFile | None = None,
+) -> None:
+    shortened = state_keys.shortened(state, load.key)
+    machine.emit(StateLoaded(load.node, scene, load.label, state, load.into, load.strict, trace, shortened, elsewhere))
 
 
 def _misfits(machine: Machine, state: StateDict, key: StateKey | None, into: str) -> bool:
@@ -246,25 +260,56 @@ def save(machine: Machine, value: Value, file: str, given: Value, node: cst.Call
     noted, standalone = machine.notes[Checkpoints], machine.now[Calls].standalone
     for guard, saved in alternatives(_written(machine, value)):
         noted.files.setdefault(file, []).append((machine.path & guard, saved, note))
-        states = (state for _, _, state in _states_in(saved) if state is not None)
+        states = [state for _, _, state in _states_in(saved) if state is not None]
         on_cpu = frozenset(state for state in states if is_on_cpu(machine, state))
+        classes = tuple((state, _class_of(machine, state.owner)) for state in states)
         for named, name in alternatives(machine.restrict(given)):
             here = machine.path & guard & named
-            noted.saves.append(Saved(partial_text.letters(name), here, saved, node, standalone, on_cpu))
+            letters = partial_text.letters(name)
+            noted.saves.append(Saved(letters, here, saved, node, standalone, on_cpu, classes))
 
 
 def saved_states(machine: Machine) -> Iterator[SavedThere]:
     """The state dicts in the files that the program saves, also under the names of copies."""
-    copied = machine.notes[FileNames].copied
-    for saved in machine.notes[Checkpoints].saves:
-        names = [saved.name, *(copy for name, copy in copied if are_alike(name, saved.name))]
-        for guard, entries, state in _states_in(saved.value):
-            when = saved.guard & guard
-            known = isinstance(state, StateDict) and state_keys.is_known(machine, state.owner)
-            for name in names if when.possible else ():
-                file = StateFile(name, entries, state.prefix if known and state is not None else None, when.machines)
-                nodes = (saved.node,) if state is None else (state.node, saved.node)
-                yield SavedThere(file, nodes, saved.standalone, state in saved.on_cpu)
+    copied, saves = machine.notes[FileNames].copied, machine.notes[Checkpoints].saves
+    found = [
+        (saved, saved.guard & guard, entries, state)
+        for saved in saves
+        for guard, entries, state in _states_in(saved.value)
+        if (saved.guard & guard).possible
+    ]
+    ways: dict[tuple[cst.Call, tuple[str, ...]], dict[str | None, Condition]] = {}
+    for saved, when, entries, state in found:
+        by_prefix = ways.setdefault((saved.node, entries), {})
+        prefix = _prefix_of(machine, state)
+        by_prefix[prefix] = by_prefix.get(prefix, NEVER) | when
+    for saved, when, entries, state in found:
+        prefix, by_prefix = _prefix_of(machine, state), ways[saved.node, entries]
+        others = [condition for other, condition in by_prefix.items() if other != prefix]
+        option = _deciding(machine, by_prefix[prefix], any_of(others)) if others else ""
+        cls = next((cls for one, cls in saved.classes if one == state), "")
+        nodes = (saved.node,) if state is None else (state.node, saved.node)
+        for name in (saved.name, *(copy for name, copy in copied if are_alike(name, saved.name))):
+            file = StateFile(name, entries, prefix, when.machines, cls)
+            yield SavedThere(file, nodes, saved.standalone, state in saved.on_cpu, option)
+
+
+def _prefix_of(machine: Machine, state: StateDict | None) -> str | None:
+    return state.prefix if state is not None and state_keys.is_known(machine, state.owner) else None
+
+
+def _deciding(machine: Machine, when: Condition, otherwise: Condition) -> str:
+    """What the program's user decides, in words, that holds only under the first condition; empty if nothing does."""
+    common = [answer for cube in when.common.cubes for answer in cube.answers]
+    elsewhere = {answer for cube in otherwise.cubes for answer in cube.answers}
+    decided = (answer for answer in common if answer not in elsewhere and _is_for_the_user(machine, answer.question))
+    return next((answer.words for answer in decided), "")
+
+
+def _is_for_the_user(machine: Machine, question: Question) -> bool:
+    """Whether an option decides it, or the number of processes does."""
+    subject = question.subject
+    return bool(switches(question)) or (isinstance(subject, tuple) and ranks.world_size(machine) in subject)
 
 
 def _states_in(
