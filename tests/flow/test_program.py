@@ -241,3 +241,36 @@ def test_a_key_with_an_equals_sign_stands_in_the_advice() -> None:
 def test_a_context_is_known_by_what_it_is_not_by_its_spelling(context: str) -> None:
     imports = "import torch as tc\nfrom torch import device as place\n"
     assert findings(f"{imports}with {context}:\n    a = torch.ones(3)\nprint(a + torch.ones(3))") == MISMATCH
+
+
+def test_a_test_that_is_known_roughly_makes_nothing_certain() -> None:
+    body = """
+        from elsewhere import Other, datasets, noise, opt
+
+        class Net(nn.Module):
+            def __init__(self):
+                self.main = nn.Linear(3, 1)
+
+            def forward(self, x):
+                if isinstance(x.data, torch.cuda.FloatTensor) and self.ngpu > 1:
+                    return nn.parallel.data_parallel(self.main, x, range(self.ngpu))
+                return self.main(x)
+
+        if opt.dataset in ["imagenet", "folder"]:
+            dataset = datasets.ImageFolder(opt.root)
+        elif opt.dataset == "cifar10":
+            dataset = datasets.CIFAR10(opt.root)
+        assert dataset
+        if opt.plain:
+            maker = Net()
+        else:
+            maker = Other()
+        if opt.flat:
+            judge = Net()
+        if opt.cuda:
+            judge.cuda()
+            maker.cuda()
+        for epoch in range(3):
+            judge(maker(noise))
+    """
+    assert findings(body) == []

@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 import libcst as cst
 
-from placement_lint.flow.api.torch_names import CUDA_CONSTRUCTORS, NUMBER_TYPES, SIZE
+from placement_lint.flow.api.torch_names import NUMBER_TYPES, SIZE
 from placement_lint.flow.domain import folding, partial_text
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import ALWAYS, Condition, Question, answered, any_of
@@ -69,7 +69,7 @@ from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Around
 from placement_lint.flow.state.names import value_of
 from placement_lint.source.abstraction import by_kind
-from placement_lint.source.querying import last_name, mentions
+from placement_lint.source.querying import mentions
 
 # --- truth -------------------------------------------------------------------------------------------------
 
@@ -177,8 +177,8 @@ def boolean(machine: Machine, node: cst.BooleanOperation) -> Value:
     with machine.as_written(node.right):
         return machine.fork(
             (
-                (goes_on.negation, lambda: machine.restrict(decided)),
                 (goes_on, lambda: _last_operand(machine, node.right)),
+                (goes_on.negation, lambda: machine.restrict(decided)),
             ),
             asks=True,
         )
@@ -223,10 +223,7 @@ def _conjuncts(test: cst.BaseExpression) -> list[cst.BaseExpression]:
 
 
 def _asks_where_a_tensor_is(machine: Machine, test: cst.BaseExpression) -> bool:
-    """Whether it is ``isinstance(x, torch.cuda.FloatTensor)``, or ``x.is_cuda`` and no option of the command line."""
-    if isinstance(test, cst.Call) and last_name(test.func) == "isinstance" and len(test.args) == 2:
-        kind = expressions.evaluate(machine, test.args[1].value)
-        return isinstance(kind, External) and kind.name in CUDA_CONSTRUCTORS
+    """Whether it is ``x.is_cuda``, and no option of the command line."""
     if not isinstance(test, cst.Attribute) or test.attr.value != "is_cuda":
         return False
     owner = value_of(machine, test.value)

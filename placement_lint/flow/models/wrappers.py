@@ -70,7 +70,7 @@ from placement_lint.flow.models import (
 from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state.classes import find, foreign_bases, wrapper_base
 from placement_lint.flow.state.containers import content
-from placement_lint.flow.state.devices import Context, as_place, current
+from placement_lint.flow.state.devices import as_place, current
 from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
@@ -492,8 +492,7 @@ def _first_device_missed(
 ) -> Value:
     if not isinstance(placed, Placed) or not modules.provably_off(placed.place, first):
         return NONE
-    beside = machine.now[Context].beside_gpu > 0 or device_choice.finds_tensor_on_gpu(machine.path)
-    if placed.place != CPU or not beside:
+    if placed.place != CPU or not device_choice.finds_tensor_on_gpu(machine.path):
         _emit_missed(machine, wrapper, ids, first, placed, node)
         return TRUE if placed.place == CPU else NONE
     return NONE
