@@ -849,6 +849,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unknown_class_measured": {"reduced": True},
     },
     "unregistered-container": {
+        "cells_set_by_name": {"registered_too": True},
         "parameters_registered": {"registered_too": True},
         "layers_of_a_library": "the layers have no weights of their own, or are registered",
         "named_in_a_loop": {"registered_too": True},

@@ -379,9 +379,12 @@ NAMES_OF_PARAMETERS = {
         ("weight", "bias"),
     ),
     **dict.fromkeys(RECURRENT_LAYERS, ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")),
+    **dict.fromkeys((f"{name}Cell" for name in RECURRENT_LAYERS), ("weight_ih", "weight_hh", "bias_ih", "bias_hh")),
 }
 # Layers hold their Parameters under these names, for up to eight layers in one recurrent module.
-PARAMETERS_OF_LAYERS = {"weight", "bias", "in_proj_weight", "in_proj_bias"} | {
+PARAMETERS_OF_LAYERS = {
+    *("weight", "bias", "in_proj_weight", "in_proj_bias", "weight_ih", "weight_hh", "bias_ih", "bias_hh")
+} | {
     f"{kind}_{gate}_l{layer}{direction}"
     for kind in ("weight", "bias")
     for gate in ("ih", "hh", "hr")

@@ -191,10 +191,7 @@ def _register(machine: Machine, module: Object | Symbol, name: str, arguments: A
             optimizers.replaced(machine, module, part, None, value, node)
         modules.tended(machine, module, part)
         machine.write(module.id, part, stored)
-        if (
-            name == "register_parameter"
-            and (layer := unregistered.registered_by_parts(machine, module, value)) is not None
-        ):
+        for layer in unregistered.registered_by_parts(machine, module, value) if name == "register_parameter" else ():
             machine.write(module.id, f"part {machine.new_id()}", layer)
     return NONE
 

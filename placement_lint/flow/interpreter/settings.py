@@ -15,13 +15,14 @@ from placement_lint.flow.domain.values import (
     Kind,
     Mapping,
     Object,
+    Role,
     Symbol,
     Tensor,
     Value,
     alternatives,
 )
 from placement_lint.flow.interpreter import attributes, subscripts
-from placement_lint.flow.models import attribute_dicts, modules, optimizers
+from placement_lint.flow.models import attribute_dicts, modules, optimizers, unregistered
 from placement_lint.flow.state import options
 from placement_lint.flow.state.containers import entries
 from placement_lint.flow.state.machine import Machine
@@ -48,6 +49,8 @@ def assign_some(
     if machine.constructing(owner):
         if is_part:
             attributes.write(machine, owner, f"part {len(machine.store.held(owner.id))}", value, node, node)
+        elif owner.kind is Kind.MODULE:
+            _register_parameter(machine, owner, value)
         return NONE
     if is_part:
         optimizers.replaced(machine, owner, f"[{source_text(name)}]", None, value, node)
@@ -55,6 +58,15 @@ def assign_some(
     elif any(isinstance(option, (Tensor, Symbol)) for option in options):
         modules.misplace_some_tensor(machine, owner, value)
     return NONE
+
+
+def _register_parameter(machine: Machine, owner: Object, value: Value) -> None:
+    """A Parameter is assigned under a name that is put together, as in a loop over the layers of a list."""
+    if not isinstance(value, Tensor) or value.role is not Role.PARAMETER:
+        return
+    machine.write(owner.id, f"part {machine.new_id()}", value)
+    for layer in unregistered.registered_by_parts(machine, owner, value, all_alike=True):
+        machine.write(owner.id, f"part {machine.new_id()}", layer)
 
 
 def _replace_some_part(machine: Machine, owner: Object, value: Value) -> None:

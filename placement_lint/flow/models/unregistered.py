@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from placement_lint.flow.api.torch_names import CONTAINERS, MODULE_ATTRIBUTES
+from placement_lint.flow.api.torch_names import CONTAINERS, MODULE_ATTRIBUTES, NAMES_OF_PARAMETERS
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     NONE,
@@ -125,17 +125,24 @@ def _is_content(machine: Machine, item: Value, kind: str) -> bool:
     )
 
 
-def registered_by_parts(machine: Machine, owner: Object, parameter: Value) -> Object | None:
-    """The layer in a plain list whose last Parameter is registered by this: as good as registering the layer."""
+def registered_by_parts(machine: Machine, owner: Object, parameter: Value, *, all_alike: bool = False) -> list[Object]:
+    """The layer in a plain list whose last Parameter is registered by this: as good as registering the layer.
+
+    If ``all_alike``, what is done with it is done with all layers of its class in the list.
+    """
     if not isinstance(parameter, Tensor) or parameter.role is not Role.PARAMETER:
-        return None
+        return []
+    registered = modules.registered_below(machine, owner)
     for identity in parameter.modules:
         holder = machine.notes[ModuleNotes].unregistered.get(identity)
-        parts = {machine.part(identity, name, name).id for name in ("weight", "bias")}
-        if holder is not None and parts <= modules.registered_below(machine, owner):
-            items = content(machine, machine.read(holder.owner.id, holder.name) or NONE) or Sequence(())
-            return next((item for item in items.items if isinstance(item, Object) and item.id == identity), None)
-    return None
+        held = (machine.read(holder.owner.id, holder.name) if holder is not None else None) or NONE
+        layers = [item for item in (content(machine, held) or Sequence(())).items if isinstance(item, Object)]
+        layer = next((one for one in layers if one.id == identity), None)
+        if layer is not None:
+            names = NAMES_OF_PARAMETERS.get(layer.cls.name, ("weight", "bias"))
+            if {machine.part(identity, name, name).id for name in names} <= registered:
+                return [one for one in layers if one == layer or (all_alike and one.cls == layer.cls)]
+    return []
 
 
 def note_container(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> None:
