@@ -225,6 +225,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "local_by_option": {"ordinal": "local rank"},
         "local_declared": "nothing says that there is another node",
         "rank_on_its_node": {"ordinal": "local rank"},
+        "joined_as_local": {"ordinal": "local rank"},
     },
     "hardcoded-device-in-replica": {
         "current_device": {"stray": "cuda"},

@@ -43,8 +43,9 @@ def is_initialised(machine: Machine, name: str, arguments: Arguments, node: cst.
 def asked(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``get_rank()``: the same each time; in a ``group`` of some of the processes it is another number."""
     group = arguments.get(0, "group") or NONE
-    which = ("call", name) if group == NONE else ("call", name, group)
-    return machine.part(machine.module_frame, which, node, type="int")
+    if group == NONE:
+        return ranks.own_rank(machine, machine.part(machine.module_frame, ("call", name), node, type="int"))
+    return machine.part(machine.module_frame, ("call", name, group), node, type="int")
 
 
 def size(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:

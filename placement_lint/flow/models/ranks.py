@@ -21,6 +21,7 @@ from placement_lint.flow.domain.path_condition import (
     any_of,
     machines,
 )
+from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     ABSENT,
     FALSE,
@@ -81,6 +82,8 @@ class Ranks(Notes):
 _GROUP = Slot("process group")
 # The same where it is the only process of its group.
 _ALONE = Slot("alone")
+# The rank that the process gave when it joined its group; None where it gave none.
+_RANK_GIVEN = Slot("rank given")
 # Whether the process has a group at all.
 _INITIALISED = Slot("initialised")
 _WORLD_SIZE = Slot("world size")
@@ -90,7 +93,9 @@ def join(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
     """``dist.init_process_group("nccl", rank=rank, world_size=n)``"""
     if arguments.keyword("device_id") is not None:
         pin(machine)
-    _note_computed(machine, arguments.get(4, "rank") or NONE)
+    rank = arguments.get(4, "rank") or NONE
+    _note_computed(machine, rank)
+    machine.write(machine.module_frame, _RANK_GIVEN, rank)
     alone = Const(1) in (arguments.keyword("world_size"), arguments.get(3, "world_size"))
     if alone:
         machine.write(machine.module_frame, _ALONE, TRUE)
@@ -112,6 +117,21 @@ def join(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
 def needs_group(machine: Machine) -> None:
     """Past this point the process has a process group: what runs here makes it, or raises without one."""
     machine.write(machine.module_frame, _INITIALISED, TRUE)
+
+
+def own_rank(machine: Machine, asked: Symbol) -> Value:
+    """``dist.get_rank()``: the number that the process joined its group with, or the ``asked`` value if it gave none.
+
+    A process that gave its number on this node belongs to a group of one node: its rank is the local one.
+    """
+    given = machine.restrict(machine.read(machine.module_frame, _RANK_GIVEN) or NONE)
+
+    def known(option: Value) -> Value:
+        if not isinstance(option, Symbol):
+            return asked
+        return option if _is_local(machine, option) else replace(option, source=asked.source)
+
+    return machine.either([(guard, known(option)) for guard, option in alternatives(given)])
 
 
 def world_size(machine: Machine, node: str | cst.CSTNode = "world_size") -> Symbol:
