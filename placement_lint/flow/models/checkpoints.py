@@ -187,7 +187,7 @@ def saved(machine: Machine, value: Value, arguments: Arguments, node: cst.Call) 
     """``torch.save(value, file)``: whether all that is saved under a name goes back to the CPU."""
     given, noted = _path(machine, arguments.get(1, "f")), machine.notes[Checkpoints]
     when, entry = _options_of(machine.path), machine.now[Calls].entry
-    name, kind = _name(machine, arguments.get(1, "f"), node.args[1].value), _content_of(machine, value)
+    name, kind = _name(machine, arguments.get(1, "f"), node.args[1].value), _content_of(machine, value, machine.path)
     for key in (given, name, partial_text.letters(given)):
         noted.saved_in[key, node] = noted.saved_in.get((key, node), frozenset()) | {kind}
     for written in (given, name, _form(machine, node.args[1].value)):
@@ -288,15 +288,15 @@ def _saves_there_itself(machine: Machine, file: cst.BaseExpression) -> bool:
     )
 
 
-def is_on_cpu(machine: Machine, value: Value) -> bool:
-    """Whether the tensors of a value that is saved are surely there, and there are some."""
-    return _content_of(machine, value) is Content.ON_CPU
+def is_on_cpu(machine: Machine, value: Value, when: Condition) -> bool:
+    """Whether the tensors of a value that is saved ``when`` are surely there, and there are some."""
+    return _content_of(machine, value, when) is Content.ON_CPU
 
 
-def _content_of(machine: Machine, value: Value) -> Content:
+def _content_of(machine: Machine, value: Value, when: Condition) -> Content:
     if _has_no_tensor(machine, value):
         return Content.NONE
-    places = set(_places(machine, value, set()))
+    places = set(_places(machine, value, when, set()))
     if places == {CPU}:
         return Content.ON_CPU
     return Content.UNKNOWN if places == {None} else Content.ELSEWHERE
@@ -320,36 +320,39 @@ def _has_no_tensor(machine: Machine, value: Value) -> bool:
     return all(plain(option) for _, option in alternatives(machine.restrict(value)))
 
 
-def _places(machine: Machine, value: Value | None, seen: set[int]) -> Iterator[Value | None]:
+def _places(machine: Machine, value: Value | None, when: Condition, seen: set[int]) -> Iterator[Value | None]:
     """Where the tensors in a value are; None for what is not known, unless it is among the fields of an object.
 
     Objects that were ``seen`` may be held again, by what they hold themselves.
     """
-    for _, option in alternatives(machine.restrict(value)) if value is not None else ():
+    for guard, option in alternatives(machine.restrict(value)) if value is not None else ():
+        # Where a value is one of several modules, only that one is where the program has just put it.
+        inside = when & guard
         if isinstance(option, Tensor):
             yield option.place
         elif isinstance(option, StateDict):
-            yield from _places_of_module(machine, option.owner)
+            yield from _places_of_module(machine, option.owner, inside)
         elif isinstance(option, Object) and modules.is_module(machine, option):
-            yield from _places_of_module(machine, option)
+            yield from _places_of_module(machine, option, inside)
         elif isinstance(option, Object) and option.id not in seen:
             seen.add(option.id)
             fields = (machine.read(option.id, name) for name in machine.store.names(option.id))
-            places = (place for one in fields for place in _places(machine, one, seen))
+            places = (place for one in fields for place in _places(machine, one, inside, seen))
             yield from (place for place in places if option.kind is not Kind.INSTANCE or place is not None)
         elif isinstance(option, (Mapping, Sequence)):
             items = [item for _, item in option.items] if isinstance(option, Mapping) else option.items
-            yield from (place for item in items for place in _places(machine, item, seen))
+            yield from (place for item in items for place in _places(machine, item, inside, seen))
         elif isinstance(option, Symbol):
             yield None
 
 
-def _places_of_module(machine: Machine, module: Object | Symbol) -> Iterator[Value]:
+def _places_of_module(machine: Machine, module: Object | Symbol, when: Condition) -> Iterator[Value]:
     # Of a module of unknown parts, its own place is known once it was moved.
     known = [placed for _, placed in modules.placements(machine, module)] or [modules.placed(machine, module)]
     for placed in known:
-        for _, option in alternatives(machine.restrict(placed)):
-            yield option.place if isinstance(option, Placed) else option
+        for guard, option in alternatives(machine.restrict(placed)):
+            if (when & guard).possible:
+                yield option.place if isinstance(option, Placed) else option
 
 
 def taken(machine: Machine, loaded: Loaded) -> None:
@@ -367,7 +370,7 @@ def restored(machine: Machine, value: Value | None, module: Object | Symbol | No
 
 
 def _is_on_gpu_if_there_is_one(machine: Machine, module: Object | Symbol) -> bool:
-    places = [*_places_of_module(machine, module)]
+    places = [*_places_of_module(machine, module, machine.path)]
     return CPU in places and any(isinstance(place, Device) and place.kind in ACCELERATORS for place in places)
 
 

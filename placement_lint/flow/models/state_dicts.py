@@ -260,9 +260,10 @@ def save(machine: Machine, value: Value, file: str, given: Value, node: cst.Call
     noted, standalone = machine.notes[Checkpoints], machine.now[Calls].standalone
     for guard, saved in alternatives(_written(machine, value)):
         noted.files.setdefault(file, []).append((machine.path & guard, saved, note))
-        states = [state for _, _, state in _states_in(saved) if state is not None]
-        on_cpu = frozenset(state for state in states if is_on_cpu(machine, state))
-        classes = tuple((state, _class_of(machine, state.owner)) for state in states)
+        states = [(guard & inner, state) for inner, _, state in _states_in(saved) if state is not None]
+        elsewhere = {state for when, state in states if not is_on_cpu(machine, state, machine.path & when)}
+        on_cpu = frozenset(state for _, state in states) - elsewhere
+        classes = tuple((state, _class_of(machine, state.owner)) for _, state in states)
         for named, name in alternatives(machine.restrict(given)):
             here = machine.path & guard & named
             letters = partial_text.letters(name)
