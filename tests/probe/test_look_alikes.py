@@ -296,6 +296,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "first_rank_only": {"why": "choice", "saved_on": "cpu"},
         "saved_from_cpu": {"saved_on": "cpu"},
         "one_of_two_saved_from_cpu": {"saved_on": "cpu"},
+        "folder_of_this_run": {"saved_on": "cpu"},
+        "counted_on": "there are no tensors in what is loaded",
         "saved_whole": {"saved_on": "cpu"},
         "data_file": {"saved_on": "cpu"},
         "gpu_only": "it never runs without the GPU that it was saved from",

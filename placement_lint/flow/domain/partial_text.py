@@ -11,7 +11,12 @@ from placement_lint.flow.domain import folding
 from placement_lint.flow.domain.values import Const, Symbol, Value
 from placement_lint.project.saved_states import HOLE
 
-__all__ = ("HOLE", "concatenated", "formatted", "is_text", "joined", "letters", "path", "percent")
+__all__ = (
+    "HOLE", "STAMP", "concatenated", "formatted", "is_of_this_run", "is_text", "joined", "letters", "path", "percent",
+)  # fmt: skip
+
+# A hole for what is different in each run, such as the time.
+STAMP = f"{HOLE}\1{HOLE}"
 
 
 def letters(value: Value | None) -> str:
@@ -39,6 +44,11 @@ def begins_with(text: Symbol, start: str) -> bool | None:
     """Whether a text starts with another one; None if that depends on what is unknown."""
     known = text.letters.partition(HOLE)[0]
     return True if known.startswith(start) else None if start.startswith(known) else False
+
+
+def is_of_this_run(text: str) -> bool:
+    """Whether a part of a text is different in each run: no earlier run has made a file of this name."""
+    return STAMP in text
 
 
 def joined(parts: Iterable[str]) -> str:

@@ -56,6 +56,7 @@ from placement_lint.flow.models import (
     averaged,
     checkpoints,
     diffusers,
+    file_names,
     frameworks,
     gradients,
     hydra,
@@ -423,7 +424,7 @@ def _read_of_symbol(machine: Machine, owner: Symbol, name: str, node: cst.Attrib
     if name in _MODULE_EVIDENCE:
         modules.treat_as_module(machine, owner)
         return Bound(owner, name, node=node)
-    if name in _METHODS_OF_UNKNOWN:
+    if name in _METHODS_OF_UNKNOWN or file_names.gives_stamp(owner, name):
         return Bound(owner, name, node=node)
     if name == "is_cuda" and machine.looks_at_forward:
         return machine.ask(machine.own_on_gpu)

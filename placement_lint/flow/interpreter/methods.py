@@ -43,6 +43,7 @@ from placement_lint.flow.interpreter import (
 )
 from placement_lint.flow.models import (
     checkpoints,
+    file_names,
     frameworks,
     modules,
     non_movable,
@@ -354,6 +355,8 @@ def _method_of_unknown(machine: Machine, receiver: Symbol, name: str, arguments:
     if name == "startswith" and receiver.letters and isinstance(given, Const) and isinstance(given.value, str):
         begins = partial_text.begins_with(receiver, given.value)
         return machine.fresh(node) if begins is None else Const(begins)
+    if file_names.gives_stamp(receiver, name):
+        return file_names.stamp(machine, name, arguments, node)
     if name == "split" and is_option(receiver):
         return machine.part(receiver.id, ("split", given), node, receiver)
     _forget_what_it_holds(machine, receiver)

@@ -74,6 +74,8 @@ class Content(Enum):
 
     NONE = auto()
     ON_CPU = auto()
+    # nothing is known of any entry of a dict that the program writes out
+    ENTRIES = auto()
     UNKNOWN = auto()
     ELSEWHERE = auto()
 
@@ -126,9 +128,11 @@ class Checkpoints(Notes):
     loads: list[Restored] = noted(list, Use.AT_END | Use.WEIGHED)
     # wrappings of what a file holds
     wraps: list[tuple[cst.Call, Scene, Loaded, str, str]] = noted(list, Use.AT_END | Use.WEIGHED)
-    # loads without map_location, those that restore a model or optimizer, and those whose value is kept as it is
+    # loads without map_location, those that restore a model or optimizer or are named as if they did, those that
+    # restore one or go somewhere as a whole, and those of which anything is kept as it is
     unmapped: list[Unmapped] = noted(list, Use.WEIGHED)
     state_loads: set[cst.Call] = noted(set)
+    used_loads: set[cst.Call] = noted(set)
     kept_loads: set[cst.Call] = noted(set)
     # loads that restore a module that is on the GPU only where there is one
     chosen_loads: set[cst.Call] = noted(set)
@@ -164,7 +168,11 @@ def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> V
             for key in (given, None if _is_parameter(machine, given, name) else name, _form(machine, source))
         )
         written = not (to_name & to_form).possible or _saves_there_itself(machine, source)
-        itself, unwritten = not to_path.possible, to_path & to_name & to_form
+        # In a folder that is named after the time there is only what this run has written.
+        itself, unwritten = (
+            not to_path.possible or partial_text.is_of_this_run(letters),
+            to_path & to_name & to_form,
+        )
         joined = None if ranks.is_one_of_them(machine) else ranks.joined(machine)
         at_home = machine.at_home
         noted.unmapped.append(Unmapped(node, scene, file, name, given, written, itself, unwritten, at_home, joined))
@@ -299,7 +307,17 @@ def _content_of(machine: Machine, value: Value, when: Condition) -> Content:
     places = set(_places(machine, value, when, set()))
     if places == {CPU}:
         return Content.ON_CPU
-    return Content.UNKNOWN if places == {None} else Content.ELSEWHERE
+    if places != {None}:
+        return Content.ELSEWHERE
+    is_written_out = all(_is_dict(machine, option) for _, option in alternatives(machine.restrict(value)))
+    return Content.ENTRIES if is_written_out else Content.UNKNOWN
+
+
+def _is_dict(machine: Machine, value: Value) -> bool:
+    """Whether a value is a dict of which all keys are known."""
+    if isinstance(value, Object) and value.kind is Kind.DICT:
+        value = machine.read(value.id, MAPPING) or value
+    return isinstance(value, Mapping) and value.rest is None
 
 
 def _has_no_tensor(machine: Machine, value: Value) -> bool:
@@ -365,6 +383,7 @@ def restored(machine: Machine, value: Value | None, module: Object | Symbol | No
     """``module.load_state_dict(value)``: the tensors are copied to where the parameters are."""
     nodes = {loaded.node for loaded in _within(machine, value) if loaded.node is not None}
     machine.notes[Checkpoints].state_loads |= nodes
+    machine.notes[Checkpoints].used_loads |= nodes
     if module is not None and _is_on_gpu_if_there_is_one(machine, module):
         machine.notes[Checkpoints].chosen_loads |= nodes
 
@@ -386,11 +405,14 @@ def kept(machine: Machine, value: Value) -> None:
     for loaded in _within(machine, value):
         if loaded.node is not None:
             machine.notes[Checkpoints].kept_loads.add(loaded.node)
+            if not loaded.entries:
+                machine.notes[Checkpoints].used_loads.add(loaded.node)
 
 
 def used_as_model(machine: Machine, loaded: Loaded) -> None:
     if loaded.node is not None:
         machine.notes[Checkpoints].state_loads.add(loaded.node)
+        machine.notes[Checkpoints].used_loads.add(loaded.node)
         machine.notes[Checkpoints].kept_loads.add(loaded.node)
 
 
@@ -437,9 +459,14 @@ def _saved_as(machine: Machine, key: object) -> list[frozenset[Content]]:
     return [held for (name, _), held in machine.notes[Checkpoints].saved_in.items() if name == key]
 
 
-def _goes_back_to_cpu(held: Set[Content]) -> bool:
-    """Whether nothing of what a call saves is anywhere else; what is a number once is one in each round."""
-    return bool(held) and Content.ELSEWHERE not in held and (Content.UNKNOWN not in held or Content.NONE in held)
+def _goes_back_to_cpu(held: Set[Content], is_used: bool) -> bool:
+    """Whether nothing of what a call saves is anywhere else; what is a number once is one in each round.
+
+    Entries of which nothing is known are no tensors either, unless what is loaded ``is_used`` as if it had some.
+    """
+    known = held - {Content.ENTRIES} if not is_used else held
+    unknown = known & {Content.ENTRIES, Content.UNKNOWN}
+    return bool(held) and Content.ELSEWHERE not in known and (not unknown or Content.NONE in known)
 
 
 def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:
@@ -450,7 +477,8 @@ def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:
     # Another file may have the same name in another function.
     path = [name] if partial_text.HOLE not in name.rpartition("/")[2] else []
     saved = (_saved_as(machine, key) for key in (first.given, first.name, *path))
-    if all(map(_goes_back_to_cpu, next(filter(None, saved), [frozenset()]))):
+    is_used = node in machine.notes[Checkpoints].used_loads
+    if all(_goes_back_to_cpu(held, is_used) for held in next(filter(None, saved), [frozenset[Content]()])):
         # What the program itself saves from the CPU goes back there.
         return
     joined = next((visit for visit in visits if visit.joined is not None), None)

@@ -9,7 +9,7 @@ import libcst as cst
 from placement_lint.flow.domain import partial_text
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
-from placement_lint.flow.domain.values import NONE, Const, Value, alternatives
+from placement_lint.flow.domain.values import NONE, Const, Symbol, Value, alternatives
 from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.notes import Notes, Use, noted
@@ -41,10 +41,41 @@ def copy(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
     return machine.fresh(f"{name}()")
 
 
+def stamp(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``time.strftime("%Y%m%d-%H%M%S")``, ``datetime.now()``: another one in each run."""
+    return replace(machine.fresh(node), letters=partial_text.STAMP)
+
+
+def gives_stamp(value: Symbol, method: str) -> bool:
+    """Whether a method of a moment, or of its text, gives a text of it: ``datetime.now().isoformat()``."""
+    return method in _METHODS_OF_STAMPS and value.letters == partial_text.STAMP
+
+
+def stamp_of(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``time.strftime(form, moment)``: of the present moment, or of one that was long ago, as that of a file."""
+    moment = arguments.get(1, "t") if name == "time.strftime" else arguments.get(0)
+    if moment is None or (isinstance(moment, Symbol) and partial_text.is_of_this_run(moment.letters)):
+        return stamp(machine, name, arguments, node)
+    return machine.fresh(node)
+
+
 _JOINING = (
     "os.path.join", "os.path.abspath", "os.path.expanduser", "os.path.normpath", "os.path.realpath", "os.fspath",
     "pathlib.Path", "pathlib.PurePath",
 )  # fmt: skip
 _COPYING = ("shutil.copyfile", "shutil.copy", "shutil.copy2", "shutil.move", "os.rename", "os.replace", "os.link")
 
-CALLS: Handlers = {**dict.fromkeys(_JOINING, join), **dict.fromkeys(_COPYING, copy)}
+# What is different in each run, and texts of a moment, which is the present one if none is given.
+_STAMPS = (
+    "datetime.datetime.now", "datetime.datetime.today", "datetime.datetime.utcnow", "tempfile.mkdtemp",
+    "tempfile.mktemp", "uuid.uuid1", "uuid.uuid4",
+)  # fmt: skip
+_OF_MOMENT = ("time.asctime", "time.ctime", "time.gmtime", "time.localtime", "time.strftime")
+_METHODS_OF_STAMPS = frozenset({"ctime", "isoformat", "replace", "strftime"})
+
+CALLS: Handlers = {
+    **dict.fromkeys(_JOINING, join),
+    **dict.fromkeys(_COPYING, copy),
+    **dict.fromkeys(_STAMPS, stamp),
+    **dict.fromkeys(_OF_MOMENT, stamp_of),
+}
