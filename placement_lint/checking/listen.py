@@ -285,19 +285,32 @@ def _sayable(charge: _Charge, by_options: bool = False) -> dict[str, int]:
         return {"": reach.machines}
     relaxed = _relaxed(wrong)
     certain = [bits for bits in _KINDS if (reach & machines(bits)).implies(relaxed)]
-    if shown := reduce(or_, certain, 0) & reach.machines:
-        return {"": shown}
+    surely = reduce(or_, certain, 0) & reach.machines
     given = _given(charge)
     cases: dict[_Decisions, int] = {}
     for cube in wrong.cubes:
         decisions, shown = _decisions(cube, given, charge, relaxed, by_options), cube.machines & reach.machines
         if decisions is not None and shown:
             cases[decisions] = cases.get(decisions, 0) | shown
+    if surely:
+        cases = {one: shown for one, shown in cases.items() if _is_wider(one, shown, surely, reach)}
+        if not cases:
+            return {"": surely}
     ways: dict[str, int] = {}
     for decisions, shown in cases.items():
         decision = _in_words(*_without_varied(decisions, cases))
         ways[decision] = ways.get(decision, 0) | shown
     return ways
+
+
+def _is_wider(decisions: _Decisions, shown: int, surely: int, reach: Condition) -> bool:
+    """Whether decisions say more than the machines on which a problem ``surely`` occurs.
+
+    On those the program goes on only with these decisions, as one that names a GPU if it has a list of them, and on
+    other machines they lead there as well.
+    """
+    made = of([Cube(surely, decisions.answers)])
+    return bool(shown & ~surely) and not surely & ~shown and (reach & machines(surely)).implies(made)
 
 
 def _without_varied(decisions: _Decisions, cases: Collection[_Decisions]) -> _Decisions:

@@ -48,7 +48,7 @@ model.load_state_dict(torch.load("model.pth", map_location="cpu"))
 - `map_location` is passed, or the load runs only if the program has chosen CUDA.
 - The program itself has saved the file before, in the same run and a single process, or saves it from the CPU.
 - Only this run can have saved it, because its name or folder has the time in it, as by `time.strftime` or `mkdtemp`.
-- The program itself saves only numbers and texts in the file, or a dict of unknown values from which it restores nothing.
+- The program itself saves only numbers and texts in the file, or unknown values from which it restores nothing.
 - The project's other programs save all files that it may be from the CPU.
 - Only one of the ranks loads it, under `if rank == 0:`.
 - The loaded object does not look like a checkpoint: samples, vocabularies, metrics.
