@@ -109,3 +109,43 @@ def test_what_is_said_is_what_occurs_under_the_condition() -> None:
     ((_, problem),) = problems_in(cst.parse_module(EITHER_LEFT_BEHIND), (rule,)).problems
     assert problem.message.startswith("`x` is on the CPU but the parameters of `net` are on cuda:0: `net` raises")
     assert "when `args.many` is true and `args.slow` is true" in problem.message
+
+
+CHOOSING = """
+import argparse
+import torch
+from torch import nn
+
+parser = argparse.ArgumentParser()
+for name in ("cuda", "multi_gpu", "restart", "fp16"):
+    parser.add_argument("--" + name, action="store_true")
+args = parser.parse_args()
+if args.fp16:
+    if not args.cuda:
+        args.fp16 = False
+device = torch.device("cuda" if args.cuda else "cpu")
+if args.restart:
+    with open("model.pt", "rb") as file:
+        model = torch.load(file)
+else:
+    model = nn.Linear(4, 2)
+if args.fp16:
+    model = model.half()
+if args.multi_gpu:
+    model = MOVED
+else:
+    model = MOVED
+print(model)
+"""
+
+
+def test_the_tests_around_a_use_of_the_chosen_device_choose_nothing() -> None:
+    hearing = problems_in(cst.parse_module(CHOOSING.replace("MOVED", "model.to(device)")), (find_rule("DPL603"),))
+    ((_, problem),) = hearing.problems
+    assert "chooses its device (device)" in problem.message
+
+
+def test_a_test_around_cuda_itself_chooses() -> None:
+    program = CHOOSING.replace("MOVED", "model.cuda()", 1).replace("MOVED", "model")
+    ((_, problem),) = problems_in(cst.parse_module(program), (find_rule("DPL603"),)).problems
+    assert "chooses its device (under `args.multi_gpu`)" in problem.message

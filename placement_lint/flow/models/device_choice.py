@@ -301,7 +301,9 @@ def request(
         machine.notes[DeviceChoices].requests.append(
             Request(node, scene, how, written, follows, names, machine.at_home, fixed, current, number, beside)
         )
-    if current is None:
+    # A variable that is CUDA here only by a flag of its own was chosen before, whatever the tests around its use are.
+    chosen_before = written is not None and bool(_flags_in(machine.path) - _flags_in(machine.tested))
+    if current is None and not chosen_before:
         _note_guard(machine, node, module)
 
 
@@ -471,6 +473,10 @@ def _device_flags(reach: Condition) -> Condition | None:
     decided = [_flags_of(cube) for cube in reach.cubes]
     cubes = [cube for cube in decided if cube is not None]
     return of(cubes) if cubes and len(cubes) == len(decided) else None
+
+
+def _flags_in(condition: Condition) -> set[Question]:
+    return {answer.question for cube in condition.cubes for answer in cube.answers if _chooses(answer.question)}
 
 
 def _flags_of(cube: Cube) -> Cube | None:
