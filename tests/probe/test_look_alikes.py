@@ -103,6 +103,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "parsed_again": {"choice": "cuda"},
         "whole_model_loaded": {"choice": "cuda"},
         "how_many_replicas": "the program chooses no device",
+        "moved_away_for_export": "the program chooses no device",
         "type_by_own_place": "the program chooses no device",
         "device_of_a_number": {"choice": "cuda"},
         "device_of_an_option": {"choice": "cuda"},

@@ -98,6 +98,7 @@ class Device:
     ``index`` is None for "the current device", and a Symbol for an index that is unknown but equal to itself.
     ``written`` is the literal that names it, if there is one. ``guard`` is the test for CUDA that left something there.
     ``built`` is set for a ``torch.device``, which equals no text, and not for a text or number that names a device.
+    ``found`` is set for the device of something that is there already: that the program chooses where it puts it.
     """
 
     kind: str
@@ -105,6 +106,7 @@ class Device:
     written: cst.BaseExpression | None = field(default=None, compare=False)
     guard: cst.CSTNode | None = field(default=None, compare=False)
     built: bool = field(default=False, compare=False)
+    found: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         if self.index is None:

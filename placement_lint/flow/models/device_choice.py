@@ -108,9 +108,11 @@ def used(
     ``by_type`` if what is written is a type of tensors.
     """
     written = written or (node.args[0].value if node.args else None)
+    # The device of another tensor does not show what the program would choose.
     if written is not None and _is_where_a_tensor_is(machine, written):
         return
-    # The device of another tensor does not show what the program would choose.
+    if any(isinstance(option, Device) and option.found for _, option in alternatives(target)):
+        return
     named = [(guard, option) for guard, option in alternatives(target) if not isinstance(option, Tensor)]
     places = [(guard, as_place(option)) for guard, option in named]
     for _, place in places:

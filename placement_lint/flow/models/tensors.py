@@ -131,7 +131,7 @@ _MEASURES = {"dim", "ndim", "ndimension", "numel", "nelement", "shape", "size"}
 
 def _as_read(place: Place) -> Place:
     """A tensor's device has an index, which the literal that put it there may lack."""
-    return replace(place, written=None) if isinstance(place, Device) else place
+    return replace(place, written=None, found=True) if isinstance(place, Device) else place
 
 
 def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) -> Value:
