@@ -632,6 +632,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "base_chosen": REPAIRED,
         "overridden_setting": REPAIRED,
         "adagrad_after_move": REPAIRED,
+        "shared_part_moved_before": REPAIRED,
         "adam_before_move": {"optimizer": "Adam"},
         "cpu_at_end": {"state": "stepped", "source": "cuda", "target": "cpu", "stepped_after": False},
         "load_after_move": {"optimizer": "Adam", "state": "stepped", "loaded_after": True},

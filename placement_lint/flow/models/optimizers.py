@@ -331,14 +331,18 @@ def step(machine: Machine, optimizer: Object, node: cst.Call) -> None:
 
 def before_move(machine: Machine, module: Object | Symbol, target: Place, note: Note) -> None:
     """A module is about to be moved: state that was made for its parameters stays where it is."""
-    moving: frozenset[int] | None = None
+    moving: dict[int, Object | Symbol] | None = None
     for optimizer in machine.notes[Optimizers].built:
         state = machine.read(optimizer.id, _STATE)
         if state is None:
             continue
-        moving = moving or frozenset(modules.reachable(machine, module))
-        if moving & _covered(machine, optimizer):
-            source = modules.place_of(machine, module)
+        moving = moving or modules.reachable(machine, module)
+        covered = _covered(machine, optimizer)
+        if not covered.isdisjoint(moving):
+            # A part of several models may have moved with another one before.
+            held = [part for identity, part in moving.items() if identity in covered]
+            shared = next((part for part in held if isinstance(part, Object)), held[0])
+            source = modules.place_of(machine, module if module.id in covered else shared)
             machine.lift(
                 lambda fact, before, place, held=optimizer: _strand(
                     machine, held, module, fact, before, place, target, note
