@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_lint import registry
-from placement_lint.checking.placing import Spots, findings_of, saved_states
+from placement_lint.checking.placing import Spots, findings_of, places_of, saved_states
 from placement_lint.checking.stack import with_deep_stack
 from placement_lint.checking.suppress import idle_comments, speaking_for
 from placement_lint.finding import Finding, Range
@@ -246,6 +246,7 @@ class Checker:
             uses=heard.uses,
             refused=heard.refused,
             saved=heard.saved,
+            harmless=heard.harmless,
             reads=surroundings.reads,
             absent=surroundings.absent,
         )
@@ -284,7 +285,8 @@ class Checker:
         found = findings_of(hearing.problems, spots) if hearing.problems else []
         uses = sorted((spots.named(*function), len(calls)) for function, calls in account.uses.items())
         tended = tuple(sorted(spots.named(*one) for one in account.tended))
-        return _Heard(found, crashes, tended, tuple(uses), account.refused, saved_states(account.saved, spots))
+        saved, harmless = saved_states(account.saved, spots), places_of(account.harmless, spots)
+        return _Heard(found, crashes, tended, tuple(uses), account.refused, saved, harmless)
 
     def _as_run(self, module: cst.Module, notebook: Notebook | None, where: Placer) -> tuple[cst.Module, Texts]:
         if notebook is None:
@@ -346,6 +348,7 @@ class _Heard:
     uses: tuple[tuple[tuple[str, str, str], int], ...] = ()
     refused: int = 0
     saved: tuple[SavedState, ...] = ()
+    harmless: tuple[tuple[str, Range], ...] = ()
 
 
 def _refusal(path: str, reason: Unreadable) -> Finding:

@@ -115,6 +115,12 @@ def saved_states(saved: Sequence[SavedThere], spots: Spots) -> tuple[SavedState,
     return tuple(dict.fromkeys(found))
 
 
+def places_of(nodes: Collection[cst.CSTNode], spots: Spots) -> tuple[tuple[str, Range], ...]:
+    """Where nodes are, by the path of the file."""
+    spots.look_up(nodes)
+    return tuple(sorted((spot.path, spot.range) for node in nodes if (spot := spots.get(node)) is not None))
+
+
 def _identity(one: Provisional) -> tuple[object, ...]:
     finding, call = one.finding, one.at_call
     where = (call.path, call.range) if call is not None else None

@@ -42,7 +42,8 @@ class Provisional:
     another file, named in the same way, moves ``at_call`` if that function is also called without the finding.
     ``unless_needed``: a suppression comment without effect, unless a file that imports this one has a finding there.
     ``if_saved``: it is not among the findings of its file, and becomes one if a program of the run saves such a state.
-    ``unless_on_cpu``: what the programs of the run save in files of such a name is all on the CPU.
+    ``unless_on_cpu``: what the programs of the run save in files of such a name is all on the CPU, or one of them loads
+    there what it saves without a tensor on a GPU.
     """
 
     finding: Finding
@@ -105,7 +106,8 @@ class Checked:
     Findings may be in other files that it imports, and other files may withdraw some: ``reconcile`` combines all
     results. It uses the conditions of ``provisional`` findings, the ``needed`` comments of other files that suppressed
     something here, the ``tended`` attributes of classes that this file handles, and the plain functions of other files
-    that it ``uses``, each with the number of its own calls that lead there, and the state dicts ``saved`` in files.
+    that it ``uses``, each with the number of its own calls that lead there, the state dicts ``saved`` in files, and the
+    ``harmless`` loads of what it saves without a tensor on a GPU.
     ``refused`` is the number of calls of functions that lack of budget left unanalysed. ``reads`` are the files that
     the result depends on, its own first, and ``absent`` the absolute paths that were searched and did not exist.
     """
@@ -120,6 +122,7 @@ class Checked:
     uses: tuple[tuple[tuple[str, str, str], int], ...] = ()
     refused: int = 0
     saved: tuple[SavedState, ...] = ()
+    harmless: tuple[tuple[str, Range], ...] = ()
     reads: tuple[Read, ...] = ()
     absent: tuple[str, ...] = ()
 

@@ -45,6 +45,7 @@ def _standing(results: Sequence[Checked], imported_elsewhere: Container[str]) ->
     tended = {attribute for checked in results for attribute in checked.tended}
     saved = [state for checked in results for state in checked.saved]
     needed = {comment for checked in results for comment in checked.needed}
+    harmless = {load for checked in results for load in checked.harmless}
     own = {_key(finding) for checked in results for finding in checked.findings if finding.path == checked.path}
     innocent = _called_without(results)
 
@@ -59,7 +60,9 @@ def _standing(results: Sequence[Checked], imported_elsewhere: Container[str]) ->
             if proviso is not None and proviso.unless_tended in tended:
                 continue
             name = proviso.unless_on_cpu if proviso is not None else None
-            if name is not None and are_on_cpu(name, checked.path, saved):
+            if name is not None and (
+                (finding.path, finding.range) in harmless or are_on_cpu(name, checked.path, saved)
+            ):
                 continue
             if proviso is not None and proviso.unless_needed and is_needed(finding):
                 continue

@@ -106,6 +106,7 @@ def absolute(checked: Checked) -> Checked:
         tended=tuple(map(_absolute_name, checked.tended)),
         uses=tuple((_absolute_name(function), calls) for function, calls in checked.uses),
         saved=tuple(map(_absolute_saved, checked.saved)),
+        harmless=tuple((os.path.abspath(path), place) for path, place in checked.harmless),
     )
 
 

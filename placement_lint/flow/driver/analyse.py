@@ -48,6 +48,7 @@ from placement_lint.flow.models import (
     visible_devices,
     wrapper_attributes,
 )
+from placement_lint.flow.models.checkpoints import Checkpoints
 from placement_lint.flow.models.device_choice import DeviceChoices
 from placement_lint.flow.models.loaders import Loaders
 from placement_lint.flow.models.visible_devices import VisibleDevices
@@ -134,7 +135,7 @@ class Account:
     ``called_on`` the parameters of the called functions, with how the program reaches the calls; ``tended`` the
     attributes of module classes that code outside the class moves or registers; ``subsumed`` the events that only
     follow from others; ``refused`` the number of calls of functions that lack of budget left unanalysed; ``saved`` the
-    state dicts that it saves in files.
+    state dicts that it saves in files; ``harmless`` the loads of what it saves without a tensor on a GPU.
     """
 
     events: Many[Event] = ()
@@ -146,6 +147,7 @@ class Account:
     subsumed: Many[Event] = ()
     refused: int = 0
     saved: Many[SavedThere] = ()
+    harmless: Collection[cst.CSTNode] = ()
 
 
 def analyse(
@@ -213,6 +215,7 @@ def analyse(
         subsumed,
         machine.budget.skipped,
         [*state_dicts.saved_states(machine)],
+        machine.notes[Checkpoints].harmless,
     )
 
 

@@ -138,6 +138,8 @@ class Checkpoints(Notes):
     chosen_loads: set[cst.Call] = noted(set)
     # files of lists in which nothing is known to be of a model
     lists: set[Value] = noted(set, Use.AT_END)
+    # loads of what the program itself saves without a tensor on a GPU
+    harmless: set[cst.Call] = noted(set, Use.AT_END)
     # loads of the states of schedulers, in which there are no tensors
     number_loads: set[cst.Call] = noted(set)
 
@@ -480,6 +482,7 @@ def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:
     is_used = node in machine.notes[Checkpoints].used_loads
     if all(_goes_back_to_cpu(held, is_used) for held in next(filter(None, saved), [frozenset[Content]()])):
         # What the program itself saves from the CPU goes back there.
+        machine.notes[Checkpoints].harmless.add(node)
         return
     joined = next((visit for visit in visits if visit.joined is not None), None)
     if joined is not None and joined.joined is not None:
