@@ -74,7 +74,7 @@ class Content(Enum):
 
     NONE = auto()
     ON_CPU = auto()
-    # nothing is known of any entry of a dict that the program writes out
+    # a dict with known keys and unknown entries
     ENTRIES = auto()
     UNKNOWN = auto()
     ELSEWHERE = auto()
@@ -129,7 +129,7 @@ class Checkpoints(Notes):
     # wrappings of what a file holds
     wraps: list[tuple[cst.Call, Scene, Loaded, str, str]] = noted(list, Use.AT_END | Use.WEIGHED)
     # loads without map_location, those that restore a model or optimizer or are named as if they did, those that
-    # restore one or go somewhere as a whole, and those of which anything is kept as it is
+    # restore one or go somewhere as a whole, and those whose value is kept as it is, even in part
     unmapped: list[Unmapped] = noted(list, Use.WEIGHED)
     state_loads: set[cst.Call] = noted(set)
     used_loads: set[cst.Call] = noted(set)
@@ -316,7 +316,7 @@ def _content_of(machine: Machine, value: Value, when: Condition) -> Content:
 
 
 def _is_dict(machine: Machine, value: Value) -> bool:
-    """Whether a value is a dict of which all keys are known."""
+    """Whether a value is a dict whose keys are all known."""
     if isinstance(value, Object) and value.kind is Kind.DICT:
         value = machine.read(value.id, MAPPING) or value
     return isinstance(value, Mapping) and value.rest is None
@@ -464,7 +464,7 @@ def _saved_as(machine: Machine, key: object) -> list[frozenset[Content]]:
 def _goes_back_to_cpu(held: Set[Content], is_used: bool) -> bool:
     """Whether nothing of what a call saves is anywhere else; what is a number once is one in each round.
 
-    Entries of which nothing is known are no tensors either, unless what is loaded ``is_used`` as if it had some.
+    Unknown entries are no tensors either, unless what is loaded ``is_used`` as if it had some.
     """
     known = held - {Content.ENTRIES} if not is_used else held
     unknown = known & {Content.ENTRIES, Content.UNKNOWN}
