@@ -49,7 +49,7 @@ model.load_state_dict(torch.load("model.pth", map_location="cpu"))
 - The program itself has saved the file before, in the same run and a single process, or saves it from the CPU.
 - Only this run can have saved it, because its name or folder has the time in it, as by `time.strftime` or `mkdtemp`.
 - The program itself saves only numbers and texts in the file, or unknown values from which it restores nothing.
-- The project's other programs save all files that it may be from the CPU, or one loads with the same call what it saves so.
+- The project's other programs save all files that it may be from the CPU, or one calls this load on what it saves so.
 - Only one of the ranks loads it, under `if rank == 0:`.
 - The loaded object does not look like a checkpoint: samples, vocabularies, metrics.
 - The program never chooses: it always uses a GPU, or never.
