@@ -310,6 +310,9 @@ def _decisions(program: Program, answers: frozenset[Answer]) -> Edits:
             continue
         text = answer.question.text
         known[text] = answer.given
+        if text.startswith("len("):
+            # ``if len(ids):`` asks the same.
+            known[text.removesuffix(" > 0")] = answer.given
         known[text.replace(" is None", " is not None").replace(" == ", " != ")] = answer.given is not (
             " is None" in text or " == " in text
         )
