@@ -304,13 +304,14 @@ def _sayable(charge: _Charge, by_options: bool = False) -> dict[str, int]:
 
 
 def _is_wider(decisions: _Decisions, shown: int, surely: int, reach: Condition) -> bool:
-    """Whether decisions say more than the machines on which a problem ``surely`` occurs.
+    """Whether one decision says more than the machines on which a problem ``surely`` occurs.
 
-    On those the program goes on only with these decisions, as one that names a GPU if it has a list of them, and on
-    other machines they lead there as well.
+    On those the program goes on only with this decision, as one that names a GPU if it has a list of them, and on
+    other machines it leads there as well.
     """
-    made = of([Cube(surely, decisions.answers)])
-    return bool(shown & ~surely) and not surely & ~shown and (reach & machines(surely)).implies(made)
+    if decisions.by_default or len(decisions.answers) > 1 or not shown & ~surely or surely & ~shown:
+        return False
+    return (reach & machines(surely)).implies(of([Cube(surely, decisions.answers)]))
 
 
 def _without_varied(decisions: _Decisions, cases: Collection[_Decisions]) -> _Decisions:
