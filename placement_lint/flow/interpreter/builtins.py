@@ -66,7 +66,7 @@ from placement_lint.flow.models import (
     wrappers,
 )
 from placement_lint.flow.state import devices, extent, imports, options
-from placement_lint.flow.state.classes import find, is_module_class, is_subclass, methods
+from placement_lint.flow.state.classes import find, is_module_class, is_subclass, methods, tests_by_descent
 from placement_lint.flow.state.containers import content, depends, entries, length
 from placement_lint.flow.state.devices import Context
 from placement_lint.flow.state.heap import MAPPING
@@ -167,13 +167,28 @@ def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
         return cls.name == "torch.Tensor" or _stands_for("Tensor", cls)
     if isinstance(value, Symbol) and value.type == "torch.Tensor" and isinstance(cls, External):
         return cls.name == "torch.Tensor"
+    kind = _built_in(value)
+    if kind and isinstance(cls, Class) and tests_by_descent(machine, cls):
+        return False
     if isinstance(value, Sequence) and isinstance(cls, External):
         return _stands_for("tuple", cls)
     if isinstance(cls, External) and isinstance(value, (Mapping, StateDict)):
         return _is_dict(cls)
-    if isinstance(value, Const) and isinstance(cls, External) and cls.name.partition(".")[0] in _KNOWN_LIBRARIES:
-        return _stands_for(type(value.value).__name__, cls)
+    if kind and isinstance(cls, External) and cls.name.partition(".")[0] in _KNOWN_LIBRARIES:
+        return _stands_for(kind, cls)
     return None
+
+
+def _built_in(value: Value) -> str:
+    """The name of the built-in class of a value; empty if that is unknown."""
+    if isinstance(value, Const):
+        return type(value.value).__name__
+    if isinstance(value, Symbol):
+        return _BUILT_IN_TYPES.get(value.type, "")
+    return "tuple" if isinstance(value, Sequence) else ""
+
+
+_BUILT_IN_TYPES = {SIZE: "int", "int": "int", "float": "float", "bool": "bool", "str": "str"}
 
 
 def _stands_for(name: str, cls: Class | External) -> bool:

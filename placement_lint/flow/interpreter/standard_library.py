@@ -32,10 +32,12 @@ from placement_lint.flow.interpreter import calls as calling
 from placement_lint.flow.models import gradients, modules
 from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state import imports
+from placement_lint.flow.state.classes import NAMED_TUPLE
 from placement_lint.flow.state.containers import FACTORY, content
 from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.project.index import Import
+from placement_lint.source.remembered import remembered
 
 
 def _deque(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -124,6 +126,29 @@ def _chain_of(machine: Machine, name: str, arguments: Arguments, node: cst.Call)
     return _chain(machine, name, Arguments(items.items), node) if items is not None else machine.fresh()
 
 
+def _named_tuple(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``namedtuple("Point", ["x", "y"])``: a class, unless its fields are not written out."""
+    called, given = arguments.get(0, "typename"), arguments.get(1, "field_names")
+    items = content(machine, given) if given is not None else None
+    names = items.items if items is not None and items.exact else ()
+    texts = given.value.replace(",", " ").split() if isinstance(given, Const) and isinstance(given.value, str) else []
+    fields = tuple(str(one.value) for one in names if isinstance(one, Const)) if names else tuple(texts)
+    if arguments.spread or not isinstance(called, Const) or not fields or len(fields) < len(names):
+        return machine.fresh(node)
+    cls = Class(machine.new_namespace(), str(called.value), (NAMED_TUPLE,), fields, file=imports.running_file(machine))
+    machine.namespaces.definitions[cls.id] = _definition(node)
+    defaults = content(machine, arguments.keyword("defaults") or NONE)
+    for field, value in zip(reversed(fields), reversed(defaults.items if defaults is not None else ()), strict=False):
+        machine.write(cls.id, field, value)
+    return cls
+
+
+@remembered
+def _definition(node: cst.Call) -> cst.ClassDef:
+    """A definition for the class that a call makes, which has none in the source."""
+    return cst.ClassDef(cst.Name("namedtuple"), cst.IndentedBlock([]))
+
+
 def _is_class(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``inspect.isclass(thing)``"""
 
@@ -148,6 +173,7 @@ def identity(machine: Machine, name: str, arguments: Arguments, node: cst.Call) 
 CALLS: Handlers = {
     "copy.deepcopy": _deepcopy,
     "collections.deque": _deque,
+    "collections.namedtuple": _named_tuple,
     "collections.defaultdict": _defaultdict,
     "functools.partial": _partial,
     "functools.wraps": _wraps,

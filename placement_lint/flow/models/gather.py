@@ -30,14 +30,13 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.events.schema import NonTensorReturned, Returned
 from placement_lint.flow.models import operations
-from placement_lint.flow.state.classes import find, foreign_bases
+from placement_lint.flow.state.classes import NAMED_TUPLE, find, foreign_bases
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import spelled
 from placement_lint.source.abstract import meaning
 
-_NAMED_TUPLE = External("typing.NamedTuple")
 # Bases that make no instance iterable.
 _PLAIN_BASES = {"builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol"}
 
@@ -76,7 +75,7 @@ def _returned(machine: Machine, value: Value, node: cst.BaseExpression) -> Itera
         spelt_out = len(elements) == len(items.items)
         for place, item in enumerate(items.items):
             yield from _returned(machine, item, elements[place].value if spelt_out else node)
-    elif isinstance(value, Object) and isinstance(value.cls, Class) and _NAMED_TUPLE in foreign_bases(value.cls):
+    elif isinstance(value, Object) and isinstance(value.cls, Class) and NAMED_TUPLE in foreign_bases(value.cls):
         written = _written_values(node)
         for name in machine.store.names(value.id):
             check(machine, machine.read(value.id, name) or NONE, written.get(name, node))

@@ -19,6 +19,8 @@ from placement_lint.flow.state.machine import Machine
 
 # For a class attribute that is a property: the method that runs on assignment.
 SETTER = Slot("setter")
+# The base of classes whose instances are tuples with names for their items.
+NAMED_TUPLE = External("typing.NamedTuple")
 
 
 def module_base(base: Value) -> str | None:
@@ -116,7 +118,7 @@ def is_subclass(cls: Class | External, other: Value) -> bool | None:
         return True
     if isinstance(other, External):
         bases = foreign_bases(cls)
-        if other in bases:
+        if other in bases or (NAMED_TUPLE in bases and other.name == "builtins.tuple"):
             return True
         if other.name == "torch.nn.Module":
             return cls.module or bool(wrapper_base(cls)) or None
@@ -124,6 +126,21 @@ def is_subclass(cls: Class | External, other: Value) -> bool | None:
             return False if other.name.startswith("torch.nn.") else None
         return None
     return False if isinstance(other, Class) else None
+
+
+def tests_by_descent(machine: Machine, cls: Class) -> bool:
+    """Whether ``isinstance`` with this class means that its argument was made from it or a class below it.
+
+    A metaclass may decide otherwise, as that of abstract classes and protocols does.
+    """
+    bases = foreign_bases(cls)
+    if not all(base in _BASES_WITHOUT_METACLASS or module_base(base) for base in bases):
+        return False
+    definitions = (machine.definition(one) for one in resolution_order(cls))
+    return not any(definition.keywords for definition in definitions)
+
+
+_BASES_WITHOUT_METACLASS = (External("builtins.object"), NAMED_TUPLE)
 
 
 def _is_of_a_library(cls: External) -> bool:
