@@ -614,6 +614,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "used_up_on_another_path": {"how": "empty", "listed": True},
     },
     "optimizer-stale-after-replacement": {
+        "dict_of_children": {"added": True},
+        "parts_of_a_library_model": {"added": True},
         "loop_over_models": "each model has its own optimizer",
         "copy_attacked": "the last backward reached parts that are unknown",
         "adapters": {"added": True},

@@ -50,6 +50,7 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.interpreter import (
     attributes,
     builtins,
+    children_dict,
     cuda_guards,
     expressions,
     forward,
@@ -530,6 +531,10 @@ def _call_bound(machine: Machine, bound: Bound, arguments: Arguments, node: cst.
         schedulers.groups_changed(machine, receiver, arguments.values())
     if isinstance(receiver, Super):
         return _call_super(machine, receiver, name, arguments, node)
+    if (module := children_dict.owner_of(machine, receiver)) is not None:
+        listed = children_dict.call_method(machine, module, name, arguments, node)
+        if listed is not None:
+            return listed
     if isinstance(receiver, (Object, Symbol)) and modules.is_module(machine, receiver):
         return module_methods.call(machine, receiver, name, arguments, node)
     if isinstance(receiver, Object) and receiver.kind is Kind.OPTIMIZER:

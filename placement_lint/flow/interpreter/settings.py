@@ -34,18 +34,21 @@ def assign_some(
     owner: Value,
     name: cst.CSTNode,
     value: Value,
-    node: cst.Call,
+    node: cst.CSTNode,
     others: Collection[object],
 ) -> Value:
     """Assign an attribute of unknown name, none of ``others``: each of the kind of ``value`` may have been replaced."""
     forget(machine, owner, others=others)
+    options = [option for _, option in alternatives(value)]
+    brings_part = any(modules.is_module(machine, option) for option in options)
+    if isinstance(owner, Symbol) and modules.is_module(machine, owner) and brings_part:
+        optimizers.replaced(machine, owner, f"[{source_text(name)}]", None, value, node)
     if not isinstance(owner, Object):
         return NONE
     if attribute_dicts.has_entries_as_attributes(machine, owner):
         subscripts.write(machine, owner, machine.fresh(name), value, node, name)
         return NONE
-    options = [option for _, option in alternatives(value)]
-    is_part = owner.kind is Kind.MODULE and any(modules.is_module(machine, option) for option in options)
+    is_part = owner.kind is Kind.MODULE and brings_part
     if machine.constructing(owner):
         if is_part:
             attributes.write(machine, owner, f"part {len(machine.store.held(owner.id))}", value, node, node)

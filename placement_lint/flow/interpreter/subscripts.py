@@ -34,7 +34,7 @@ from placement_lint.flow.domain.values import (
     is_option,
 )
 from placement_lint.flow.events.schema import WrapperAttributeRead
-from placement_lint.flow.interpreter import attributes, calls, iteration, settings
+from placement_lint.flow.interpreter import attributes, calls, children_dict, iteration, settings
 from placement_lint.flow.models import (
     checkpoints,
     environment,
@@ -94,6 +94,8 @@ def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Va
         return _item_of_sequence(machine, owner, key)
     if owner == environment.ENVIRON:
         return environment.variable(machine, key, node)
+    if (module := children_dict.owner_of(machine, owner)) is not None:
+        return children_dict.read(machine, module, key, node)
     if isinstance(owner, Bound):
         return schedulers.item(machine, owner, key)
     namespace = options.shown(machine, owner)
@@ -268,6 +270,9 @@ def _write_item(
     namespace = options.shown(machine, owner)
     if namespace is not None and isinstance(key, Const) and isinstance(key.value, str):
         attributes.write(machine, namespace, key.value, value, node, text)
+        return NONE
+    if (module := children_dict.owner_of(machine, owner)) is not None:
+        children_dict.write(machine, module, key, value, node, text)
         return NONE
     if isinstance(owner, Symbol) and isinstance(key, Const):
         machine.write(owner.id, f"[{key.value!r}]", value)
