@@ -472,6 +472,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "operand-not-moved": {
         "items_of_two_kinds": REPAIRED,
         "named_tuples": {"stray": "cuda"},
+        "profiled": {"stray": "cuda"},
         "while_tracing": "only a trace comes by it, and none is taken",
         "found_in_loop": {"stray": "cuda"},
         "parameter_of_unknown_base": "where the Parameter is is unknown",

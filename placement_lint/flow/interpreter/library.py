@@ -107,6 +107,7 @@ from placement_lint.flow.models import (
     state_dicts,
     tensors,
     torchvision,
+    tracers,
     trainable,
     transformers,
     visible_devices,
@@ -142,6 +143,7 @@ _MODELS = (
     ranks,
     schedulers,
     torchvision,
+    tracers,
     wrappers,
 )
 
@@ -231,6 +233,7 @@ _METHODS: dict[External, tuple[AbstractSet[str], MethodHandler]] = {
     transformers.ENCODING: (non_movable.MOVES, transformers.move),
     graphs.BATCH: (graphs.METHODS, graphs.move),
     torchvision.TRANSFORM: (torchvision.METHODS, torchvision.apply),
+    tracers.WRITER: (tracers.METHODS, tracers.call_writer),
 }
 
 
@@ -604,7 +607,6 @@ def _parallel_call(machine: Machine, name: str, arguments: Arguments, node: cst.
 _SAME = (
     "torch.autograd.Variable",
     "torch.jit.script",
-    "torch.jit.trace",
     "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
     "torch.nn.utils.spectral_norm",
     "tqdm.tqdm",
