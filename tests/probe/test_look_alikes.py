@@ -24,6 +24,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "batch-dim-mismatch": {
         "batch_first": {"batch_first": True},
+        "named_in_own_file": {"batch_first": True},
         "dim_one": {"dim": 1},
         "packed": {"batch_first": True},
         "single_id": {"device_ids": [0]},

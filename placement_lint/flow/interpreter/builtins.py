@@ -365,7 +365,7 @@ def _chosen_method(machine: Machine, owner: Object, cls: Class, name: Value) -> 
 
 
 def _globals(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
-    return Imported(machine.root(machine.frame.id), "__main__")
+    return imports.running_module(machine)
 
 
 def _setattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:

@@ -58,6 +58,9 @@ from placement_lint.flow.state.names import christen
 from placement_lint.rule import Note
 from placement_lint.source.querying import mentions
 
+# The modules that are imported, by their names.
+_MODULES = External("sys.modules")
+
 
 def read(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Value:
     """``owner[key]``"""
@@ -84,6 +87,9 @@ def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Va
         entry = replace(owner, entries=(*owner.entries, key.value if isinstance(key, Const) else None))
         checkpoints.taken(machine, entry)
         return entry
+    if owner == _MODULES:
+        own = key == machine.store.read(machine.root(machine.frame.id), "__name__")
+        return imports.running_module(machine) if own else machine.fresh(node)
     if isinstance(owner, (Imported, External)) and owner != environment.ENVIRON:
         return attributes.chosen(machine, owner, key)
     if isinstance(owner, Object):

@@ -142,6 +142,11 @@ def running_file(machine: Machine) -> str:
     return machine.project.places[machine.root(machine.frame.id)].path if machine.project is not None else ""
 
 
+def running_module(machine: Machine) -> Imported:
+    """The module whose code is running: ``globals()``, ``sys.modules[__name__]``."""
+    return Imported(machine.root(machine.frame.id), "__main__")
+
+
 def note_use(machine: Machine, callee: Value, call: cst.Call) -> None:
     """Record that a plain function of another file is called, and where."""
     function = callee.function if isinstance(callee, Bound) else callee
@@ -361,6 +366,9 @@ def chosen(machine: Machine, module: Imported, key: Value, written: cst.CSTNode 
         return found if found is not None else machine.fresh()
     names = _offered(machine, module, set())
     values = {name: attribute(machine, module, name) for name in names} if len(names) <= _MOST_OFFERED else {}
+    # A function that looks up a name in its own file does not mean itself.
+    running = [frame.function for frame in machine.frames]
+    values = {name: value for name, value in values.items() if value not in running}
     callables = {name: value for name, value in values.items() if isinstance(value, (Class, Function))}
     by_default = callables.get(partial_text.letters(key))
     if isinstance(by_default, Function):
