@@ -265,6 +265,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "minus_one": {"device_ids": [0, 1], "output_device": -1},
     },
     "keyword-with-partial-batch": {
+        "size_by_option": {"rows": 16},
         "all_by_keyword": REPAIRED,
         "list_of_rows": "each replica gets rows",
         "rest_left_out": "each replica gets rows",

@@ -357,6 +357,8 @@ class Tensor:
     dims: int = 0
     # the possible numbers of rows, if known: for a loader's batches, those of the full ones and of the last, or REST
     rows: frozenset[int] = frozenset()
+    # the option with the size of a batch, if this many rows are those of its default
+    sized_by: Symbol | None = None
     # the program has its rows as a literal; it is a loader's batch, or was computed from one row by row
     literal: bool = False
     loaded: bool = False

@@ -36,7 +36,7 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.interpreter import calls
 from placement_lint.flow.models import graphs, loaders, modules, operations, schedulers, shapes, state_dicts, state_keys
-from placement_lint.flow.models.loaders import COLLATE, ROWS, TENSORS
+from placement_lint.flow.models.loaders import COLLATE, ROWS, TENSORS, Rows
 from placement_lint.flow.state.classes import find, foreign_bases
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.heap import MAPPING
@@ -144,16 +144,16 @@ def _batch(machine: Machine, loader: Object, node: cst.CSTNode) -> Value:
     collate = machine.read(loader.id, COLLATE)
     sample = machine.lift(lambda option: _sample(machine, option, node), dataset)
     rows = machine.read(loader.id, ROWS)
-    sizes = rows.value if isinstance(rows, Const) and isinstance(rows.value, frozenset) else frozenset()
+    sizes = rows.value if isinstance(rows, Const) and isinstance(rows.value, Rows) else Rows()
     if collate is not None:
         batch = _collated_by(machine, collate, sample, node)
         return machine.lift(lambda option: loaders.with_tensors(machine, option, partial(_counted, sizes), node), batch)
     return machine.lift(lambda option: _collated(machine, option, node, sizes), sample)
 
 
-def _counted(rows: frozenset[int], tensor: Tensor) -> Tensor:
+def _counted(sizes: Rows, tensor: Tensor) -> Tensor:
     """A tensor that ``collate_fn`` returns: it has a row for each sample, unless the number of its rows is known."""
-    return tensor if tensor.rows else replace(tensor, rows=rows)
+    return tensor if tensor.rows else replace(tensor, rows=sizes.counts, sized_by=sizes.option)
 
 
 def _sample(machine: Machine, dataset: Value, node: cst.CSTNode) -> Value:
@@ -189,7 +189,7 @@ def _collated_by(machine: Machine, collate: Value, sample: Value, node: cst.CSTN
     return result
 
 
-def _collated(machine: Machine, sample: Value, node: cst.CSTNode, rows: frozenset[int]) -> Value:
+def _collated(machine: Machine, sample: Value, node: cst.CSTNode, rows: Rows) -> Value:
     """Collate samples: tensors stay on their device, numbers and arrays become CPU tensors, strings become lists."""
     if isinstance(sample, Tensor):
         note = Note(node, f"a batch comes out of the loader on {describe(sample.place)} here")
@@ -198,7 +198,8 @@ def _collated(machine: Machine, sample: Value, node: cst.CSTNode, rows: frozense
             scalar=False,
             role=Role.PLAIN if sample.role is not Role.BATCH else Role.BATCH,
             source=Source.LOADER,
-            rows=rows,
+            rows=rows.counts,
+            sized_by=rows.option,
             loaded=True,
             history=(note,),
             uid=machine.new_id(),
@@ -221,6 +222,6 @@ def _collated(machine: Machine, sample: Value, node: cst.CSTNode, rows: frozense
         return machine.fresh("batch")
     note = Note(node, "a batch comes out of the loader on the CPU here")
     uid = machine.new_id()
-    nothing = frozenset[int]()
-    batch = Tensor(CPU, False, Role.BATCH, source=Source.LOADER, history=(note,), rows=rows, loaded=True, uid=uid)
-    return replace(batch, backward=Backward(reached=nothing))
+    nothing = Backward(reached=frozenset())
+    batch = Tensor(CPU, False, Role.BATCH, backward=nothing, source=Source.LOADER, history=(note,), uid=uid)
+    return replace(batch, rows=rows.counts, sized_by=rows.option, loaded=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -116,19 +117,30 @@ def build_like(machine: Machine, name: str, arguments: Arguments, node: cst.Call
     return build(machine, "", Arguments((), keywords, arguments.spread), node)
 
 
-def _batch_sizes(machine: Machine, arguments: Arguments) -> frozenset[int]:
-    """How many rows a loader's batches have, where its arguments and the size of its data tell."""
+class Rows(NamedTuple):
+    """How many rows a loader's batches have; ``option`` is the option that tells by its default."""
+
+    counts: frozenset[int] = frozenset()
+    option: Symbol | None = None
+
+
+def _batch_sizes(machine: Machine, arguments: Arguments) -> Rows:
+    """The rows of a loader's batches, where its arguments and the size of its data tell."""
     size, dataset = arguments.get(1, "batch_size"), arguments.get(0, "dataset")
+    option = size if isinstance(size, Symbol) and size.preferred is not None else None
+    size = option.preferred if option is not None else size
     stored = machine.read(dataset.id, TENSORS) if isinstance(dataset, Object) else None
     first = stored.items[0] if isinstance(stored, Sequence) and stored.items else None
     drops = arguments.get(8, "drop_last") or FALSE
     if isinstance(first, Tensor) and first.rows - {REST}:
         if not isinstance(size, Const) or type(size.value) is not int or size.value < 1:
-            return frozenset()
+            return Rows()
         last = {rows % size.value for rows in first.rows} - {0}
-        return frozenset({size.value}) | (frozenset() if drops == TRUE else last)
+        return Rows(frozenset({size.value}) | (frozenset() if drops == TRUE else last), option)
     by_itself = arguments.spread or arguments.get(4, "batch_sampler") not in (None, NONE)
-    return frozenset() if by_itself or drops != FALSE or torchvision.has_fixed_size(dataset) else frozenset({REST})
+    if size == Const(1) and not by_itself and not arguments.has(6, "collate_fn"):
+        return Rows(frozenset({1}), option)
+    return Rows() if by_itself or drops != FALSE or torchvision.has_fixed_size(dataset) else Rows(frozenset({REST}))
 
 
 def tensor_dataset(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:

@@ -13,7 +13,7 @@ import libcst as cst
 
 from placement_lint.flow.api.torch_names import NUMBER_TYPES, RECURRENT_LAYERS, SEQUENCE_LAYERS
 from placement_lint.flow.domain.arguments import Arguments
-from placement_lint.flow.domain.path_condition import ALWAYS, MANY_GPUS, ONE_GPU, Condition, any_of, machines
+from placement_lint.flow.domain.path_condition import ALWAYS, MANY_GPUS, ONE_GPU, Condition, answered, any_of, machines
 from placement_lint.flow.domain.values import (
     FALSE,
     NONE,
@@ -191,7 +191,7 @@ def _is_no_batch(tensor: Tensor, others: list[Tensor]) -> bool:
 
 
 def _counted(tensor: Tensor) -> frozenset[int]:
-    return tensor.rows - {REST}
+    return tensor.rows - {REST} if tensor.sized_by is None else frozenset()
 
 
 def check_keywords(
@@ -215,13 +215,22 @@ def check_keywords(
         if isinstance(value, Tensor) and (few := [rows for rows in value.rows if _leaves_out(rows, ids)]):
             label, rows = machine.text(source), max(few)
             at_last = rows == REST or len(value.rows) > 1
-            machine.emit(KeywordAlone(node, machine.scene, label, rows, at_last, keyword, names, ids))
+            with machine.assuming(_as_by_default(machine, value)):
+                machine.emit(KeywordAlone(node, machine.scene, label, rows, at_last, keyword, names, ids))
         return NONE
 
     with machine.assuming(copied):
         for value, source, by_name in _given(arguments, node):
             if not by_name:
                 machine.lift(partial(check, source=source), value)
+
+
+def _as_by_default(machine: Machine, batch: Tensor) -> Condition:
+    """When the option for the size of a batch has its default."""
+    size = batch.sized_by
+    if size is None or size.preferred is None:
+        return ALWAYS
+    return answered(machine.equality(size, size.preferred, f"{size.text} == {size.preferred.value!r}"), True)
 
 
 def _only_copied(machine: Machine, arguments: Arguments) -> Condition:
