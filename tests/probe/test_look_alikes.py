@@ -811,6 +811,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "taken_along": "the module takes the tensor along itself",
     },
     "state-rebound-in-replica": {
+        "setting_of_class": "the module that goes on from its own state is not built",
         "flag_lost_as_well": "each replica builds the same value again",
         "cache_of_shape": "each replica builds the same value again",
         "hook_scales_weight": "what is assigned is used by the forward that follows",

@@ -19,9 +19,11 @@ from placement_lint.flow.domain.values import (
     NAMESPACE,
     NONE,
     TRUE,
+    Class,
     Const,
     External,
     Function,
+    Kind,
     Mapping,
     Object,
     Sequence,
@@ -34,6 +36,7 @@ from placement_lint.flow.state.names import names_of, value_of
 from placement_lint.source.abstract import meaning
 from placement_lint.source.querying import dotted, last_name
 from placement_lint.source.remembered import remembered
+from placement_lint.source.tested_settings import is_only_tested
 from placement_lint.source.walking import nodes_in
 
 _PARSES = {"parse_args", "parse_intermixed_args"}
@@ -224,7 +227,12 @@ def note_display(machine: Machine, made: Object, content: Mapping) -> None:
 
 
 def setting(machine: Machine, source: cst.BaseExpression, value: Value) -> Value:
-    """The option that ``config["mode"]`` is where the program tests it: its users edit the file that has the dict."""
+    """The option that ``config["mode"]`` is where the program tests it: its users edit the file that has the dict.
+
+    The same holds for ``config.mode`` if the class of ``config`` has nothing but settings.
+    """
+    if isinstance(source, cst.Attribute) and isinstance(value, Const) and type(value.value) is str:
+        return _setting_of_class(machine, source, value)
     if not isinstance(source, cst.Subscript) or not machine.at_home:
         return value
     if not isinstance(value, Const) or type(value.value) not in (bool, str):
@@ -235,6 +243,31 @@ def setting(machine: Machine, source: cst.BaseExpression, value: Value) -> Value
     if owner is None or not isinstance(displayed, Mapping) or displayed.get(_key_of(source)) != value:
         return value
     return machine.part(owner.id, _key_of(source), source, preferred=value)
+
+
+def _setting_of_class(machine: Machine, source: cst.Attribute, value: Const) -> Value:
+    owner, name = value_of(machine, source.value), source.attr.value
+    cls = owner.cls if isinstance(owner, Object) and owner.kind is Kind.INSTANCE else None
+    if not isinstance(cls, Class) or not machine.at_home or cls.bases not in ((), (External("builtins.object"),)):
+        return value
+    written = _constants_of(machine.definition(cls)).get(name)
+    if written != value or machine.read(cls.id, name) != value or not is_only_tested(machine.program, source):
+        return value
+    return machine.part(cls.id, name, source, preferred=value)
+
+
+@remembered
+def _constants_of(definition: cst.ClassDef) -> dict[str, Const]:
+    """The texts that a class sets, by their names; none if it has anything but constants."""
+    found: dict[str, Const] = {}
+    for line in definition.body.body:
+        for each in line.body if isinstance(line, cst.SimpleStatementLine) else (line,):
+            value = each.value if isinstance(each, (cst.Assign, cst.Expr)) else None
+            if isinstance(each, cst.Assign) and isinstance(value, cst.SimpleString):
+                found.update((dotted(one.target), Const(meaning(value))) for one in each.targets)
+            elif not isinstance(each, (cst.Pass, cst.Assign, cst.Expr)):
+                return {}
+    return found
 
 
 def _owner_of_item(machine: Machine, source: cst.Subscript) -> Object | None:
