@@ -33,6 +33,8 @@ class Budget:
     # the amount spent in each function, and the amount that it had spent when it was last entered
     by_function: Counter[cst.CSTNode] = field(default_factory=Counter)
     entered: dict[cst.CSTNode, int] = field(default_factory=dict)
+    # the amount that it had spent when a replica of DataParallel first came to it
+    in_replicas: dict[cst.CSTNode, int] = field(default_factory=dict)
     # the number of calls of functions of other files
     ventures: int = 0
     # the number of calls refused for lack of budget, and of those among them whose function was not analysed before
@@ -60,14 +62,20 @@ class Budget:
         self.fuel = fuel
         self.by_function.clear()
         self.entered.clear()
+        self.in_replicas.clear()
 
-    def affords(self, function: cst.CSTNode, abroad: bool) -> bool:
-        """Whether the budget allows analysing a function, of another file if ``abroad``."""
+    def affords(self, function: cst.CSTNode, abroad: bool, in_replica: bool) -> bool:
+        """Whether the budget allows analysing a function, of another file if ``abroad``.
+
+        Whatever it has used before, a replica of DataParallel runs it once: nothing else tells what goes wrong there.
+        """
         self.ventures += abroad
         left = self.fuel > 0 and (self.left_abroad > 0 or not abroad)
-        affords = left and self.by_function[function] < MOST_BY_FUNCTION
+        used = self.by_function[function]
+        is_new = in_replica and left and self.in_replicas.setdefault(function, used) == used
+        affords = left and (is_new or used < MOST_BY_FUNCTION)
         if affords:
-            self.entered[function] = self.by_function[function]
+            self.entered[function] = used
         self.refused += not affords
         self.skipped += function not in self.entered
         return affords

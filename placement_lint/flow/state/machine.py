@@ -280,7 +280,7 @@ class Machine:
         """Whether the budget allows analysing a function: always a lambda of another file, a single expression."""
         abroad = self.is_abroad or self.root(function.frame) != self.module_frame
         abroad = abroad and not isinstance(function.node, cst.Lambda)
-        return self.budget.affords(function.node, abroad)
+        return self.budget.affords(function.node, abroad, bool(self.now[Replica].notes))
 
     @contextmanager
     def apart(self, frame: int) -> Iterator[None]:
