@@ -357,11 +357,10 @@ class Tensor:
     dims: int = 0
     # the possible numbers of rows, if known: for a loader's batches, those of the full ones and of the last, or REST
     rows: frozenset[int] = frozenset()
-    # the option with the size of a batch, if this many rows are those of its default
-    sized_by: Symbol | None = None
     # the program has its rows as a literal; it is a loader's batch, or was computed from one row by row
     literal: bool = False
-    loaded: bool = False
+    # for such a batch with rows by the default of an option, that option
+    loaded: bool | Symbol = False
     replica: InReplica = InReplica()
     # a forward that has returned stored it in the attribute ``holder`` of its module
     left: bool = False

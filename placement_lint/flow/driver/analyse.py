@@ -173,7 +173,7 @@ def analyse(
     if outcomes is not None:
         outcomes.forwards.begin(module)
         machine.recollection = outcomes.forwards
-    machine.program = module
+    machine.notes[Program].module = module
     with _deep_recursion():
         bind(machine, "__name__", Const("__main__"))
         machine.notes[Program].left_unset = left_unset(module.body)

@@ -153,7 +153,7 @@ def _batch(machine: Machine, loader: Object, node: cst.CSTNode) -> Value:
 
 def _counted(sizes: Rows, tensor: Tensor) -> Tensor:
     """A tensor that ``collate_fn`` returns: it has a row for each sample, unless the number of its rows is known."""
-    return tensor if tensor.rows else replace(tensor, rows=sizes.counts, sized_by=sizes.option)
+    return tensor if tensor.rows else replace(tensor, rows=sizes.counts, loaded=sizes.option or tensor.loaded)
 
 
 def _sample(machine: Machine, dataset: Value, node: cst.CSTNode) -> Value:
@@ -199,8 +199,7 @@ def _collated(machine: Machine, sample: Value, node: cst.CSTNode, rows: Rows) ->
             role=Role.PLAIN if sample.role is not Role.BATCH else Role.BATCH,
             source=Source.LOADER,
             rows=rows.counts,
-            sized_by=rows.option,
-            loaded=True,
+            loaded=rows.option or True,
             history=(note,),
             uid=machine.new_id(),
             holder=None,
@@ -224,4 +223,4 @@ def _collated(machine: Machine, sample: Value, node: cst.CSTNode, rows: Rows) ->
     uid = machine.new_id()
     nothing = Backward(reached=frozenset())
     batch = Tensor(CPU, False, Role.BATCH, backward=nothing, source=Source.LOADER, history=(note,), uid=uid)
-    return replace(batch, rows=rows.counts, sized_by=rows.option, loaded=True)
+    return replace(batch, rows=rows.counts, loaded=rows.option or True)

@@ -389,7 +389,6 @@ def derive(tensor: Tensor, how: str, node: cst.CSTNode, scalar: bool | None = No
         leaf=replace(tensor.leaf, copied=None),
         backward=replace(tensor.backward, parameters=parameters, reached=gradient_paths.reached(tensor)),
         rows=frozenset(),
-        sized_by=None,
         literal=False,
         loaded=False,
         replica=InReplica(memory=tensor.replica.memory if operation in VIEWS else None),

@@ -191,7 +191,7 @@ def _is_no_batch(tensor: Tensor, others: list[Tensor]) -> bool:
 
 
 def _counted(tensor: Tensor) -> frozenset[int]:
-    return tensor.rows - {REST} if tensor.sized_by is None else frozenset()
+    return tensor.rows - {REST} if not isinstance(tensor.loaded, Symbol) else frozenset()
 
 
 def check_keywords(
@@ -227,8 +227,8 @@ def check_keywords(
 
 def _as_by_default(machine: Machine, batch: Tensor) -> Condition:
     """When the option for the size of a batch has its default."""
-    size = batch.sized_by
-    if size is None or size.preferred is None:
+    size = batch.loaded
+    if not isinstance(size, Symbol) or size.preferred is None:
         return ALWAYS
     return answered(machine.equality(size, size.preferred, f"{size.text} == {size.preferred.value!r}"), True)
 

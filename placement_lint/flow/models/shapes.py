@@ -236,7 +236,6 @@ def same(before: Tensor, after: Tensor) -> Tensor:
             after.replica, split=before.replica.split, padded=before.replica.padded, chunk=before.replica.chunk
         ),
         rows=before.rows,
-        sized_by=before.sized_by,
         literal=before.literal,
         loaded=before.loaded,
     )
@@ -251,9 +250,8 @@ def after(before: Tensor, result: Tensor, name: str, arguments: Arguments) -> Te
     split = None if split in (None, PACKED) else _split_after(split or 0, name, arguments)
     padded = before.replica.padded if name in _KEEP_SIZES else None
     replica = replace(result.replica, split=split, padded=padded, chunk=None)
-    rows = _rows_after(before.rows, name, arguments)
-    sized_by = before.sized_by if rows == before.rows else None
-    return replace(result, rows=rows, sized_by=sized_by, replica=replica)
+    known = frozenset[int]() if isinstance(before.loaded, Symbol) else before.rows
+    return replace(result, rows=_rows_after(known, name, arguments), replica=replica)
 
 
 def _split_after(split: int, name: str, arguments: Arguments) -> int | None:
@@ -324,7 +322,7 @@ def after_index(before: Tensor, result: Tensor, key: Value) -> Tensor:
     first = key.items[0] if isinstance(key, Sequence) and key.items else key
     rows = frozenset({1}) if first == Const(None) else frozenset[int]()
     replica = replace(result.replica, split=_split_after_index(before.replica.split, key), padded=None, chunk=None)
-    return replace(result, rows=rows, sized_by=None, replica=replica)
+    return replace(result, rows=rows, replica=replica)
 
 
 def _split_after_index(split: int | None, key: Value) -> int | None:

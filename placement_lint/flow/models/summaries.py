@@ -81,8 +81,7 @@ def _common_tensor(one: Tensor, other: Tensor) -> Tensor:
         lost=one.lost or other.lost,
         source=one.source if one.source is other.source else Source.UNKNOWN,
         dims=min(one.dims, other.dims),
-        rows=one.rows | other.rows if one.rows and other.rows and one.sized_by == other.sized_by else frozenset(),
-        sized_by=one.sized_by,
+        rows=_rows_of(one, other),
         replica=InReplica(split=one.replica.split),
         left=one.left and other.left,
         assumed=one.assumed or other.assumed,
@@ -94,6 +93,11 @@ def _common_tensor(one: Tensor, other: Tensor) -> Tensor:
         ),
         scattered=one.scattered or other.scattered,
     )
+
+
+def _rows_of(one: Tensor, other: Tensor) -> frozenset[int]:
+    by_option = isinstance(one.loaded, Symbol) or isinstance(other.loaded, Symbol)
+    return one.rows | other.rows if one.rows and other.rows and not by_option else frozenset()
 
 
 def _of_modules(machine: Machine, options: Many[tuple[Condition, Value]]) -> Value | None:

@@ -584,7 +584,8 @@ def _splits_unevenly(machine: Machine, arguments: Arguments, ids: Value) -> bool
     items = content(machine, ids)
     devices = len(items.items) if items is not None and items.exact else 0
     given = [machine.restrict(value) for value in arguments.values()]
-    rows = {count for value in given if isinstance(value, Tensor) and not value.sized_by for count in value.rows}
+    sized = (value for value in given if isinstance(value, Tensor) and not isinstance(value.loaded, Symbol))
+    rows = {count for value in sized for count in value.rows}
     return devices > 1 and any(count % devices for count in rows)
 
 

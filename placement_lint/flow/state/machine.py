@@ -153,8 +153,6 @@ class Machine:
         self._visit = 0
         self.module_frame = self.new_frame(None)
         self.frames: list[Frame] = [Frame(self.module_frame)]
-        # the file that is analysed
-        self.program = cst.Module(())
         # the other files of the project; None if a program is analysed alone
         self.project: Project | None = None
         # whether a module that is analysed by itself is on a GPU

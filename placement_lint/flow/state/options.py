@@ -33,6 +33,7 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import names_of, value_of
+from placement_lint.flow.state.program import Program
 from placement_lint.source.abstract import meaning
 from placement_lint.source.querying import dotted, last_name
 from placement_lint.source.remembered import remembered
@@ -251,7 +252,11 @@ def _setting_of_class(machine: Machine, source: cst.Attribute, value: Const) -> 
     if not isinstance(cls, Class) or not machine.at_home or cls.bases not in ((), (External("builtins.object"),)):
         return value
     written = _constants_of(machine.definition(cls)).get(name)
-    if written != value or machine.read(cls.id, name) != value or not is_only_tested(machine.program, source):
+    if (
+        written != value
+        or machine.read(cls.id, name) != value
+        or not is_only_tested(machine.notes[Program].module, source)
+    ):
         return value
     return machine.part(cls.id, name, source, preferred=value)
 

@@ -44,5 +44,7 @@ class Program(Notes):
     outer: dict[int, int] = noted(dict, Use.WATCHED | Use.INCIDENTAL)
     # the names of the program's own file that are None unless its users edit it
     left_unset: frozenset[str] = noted(frozenset)
+    # the program's own file
+    module: cst.Module = noted(lambda: cst.Module(()), Use.DERIVED)
     # by its cell: the value of a setting once something may have overridden it
     overridden: dict[Cell, Symbol] = noted(dict, Use.DERIVED)
