@@ -257,12 +257,10 @@ def _sliced(sequence: Sequence, key: Slice) -> Sequence:
 
 def _skipped(key: Slice) -> int | None:
     """The number of items before a slice that has all that follow; None for any other slice."""
-    match key.bounds:
-        case (None, None, None | 1):
-            return 0
-        case (int(start), None, None | 1) if start >= 0:
-            return start
-    return None
+    start, stop, step = key.bounds if key.bounds is not None else (None, 0, None)
+    if stop is not None or step not in (None, 1):
+        return None
+    return 0 if start is None else start if isinstance(start, int) and start >= 0 else None
 
 
 def write(machine: Machine, owner: Value, key: Value, value: Value, node: cst.CSTNode, text: str | cst.CSTNode) -> None:
