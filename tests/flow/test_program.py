@@ -274,3 +274,11 @@ def test_a_test_that_is_known_roughly_makes_nothing_certain() -> None:
             judge(maker(noise))
     """
     assert findings(body) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "found"),
+    [("True", "int", MISMATCH), ("1", "bool", []), ("'1'", "int", []), ("1", "int", MISMATCH)],
+)
+def test_a_bool_is_an_int(value: str, kind: str, found: list[str]) -> None:
+    assert findings(f"a = torch.ones(3)\nif isinstance({value}, {kind}):\n    a + a.cuda()") == found

@@ -196,6 +196,8 @@ def _stands_for(name: str, cls: Class | External) -> bool:
     if not isinstance(cls, External):
         return False
     module, _, last = cls.name.rpartition(".")
+    if name == "bool" and cls.name == "builtins.int":
+        return True
     return cls.name == f"builtins.{name}" or (module in _ABSTRACT and last in _KIND_OF.get(name, ()))
 
 
