@@ -76,11 +76,11 @@ def check_gradient(event: GradientOfCopyRead) -> Iterator[Problem]:
 
 def check_device(event: DeviceNeverEqual) -> Iterator[Problem]:
     tested, other = source_text(event.tested), source_text(event.other)
-    why = "a device never equals a string" if event.text else "a tensor's device has an index"
+    why = "a device equals no string" if event.text else "a tensor's device has an index"
     fixed = type_of_device(event.tested, event.other) if event.of_tensor and not event.identity else ()
     yield Problem(
         event.node,
-        f"`{tested}` is never `{other}`: {why}",
+        f"{why}: `{tested}` is never `{other}`",
         advice=_advice(event),
         rewrite=safe("compare the type", fixed),
         facts={"fault": "comparison", "text": event.text},
