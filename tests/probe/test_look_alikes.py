@@ -354,6 +354,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "made_once": {"kept": "once", "called_before": True},
     },
     "module-not-on-first-device": {
+        "part_of_another_model": {"place": "cuda:0"},
         "own_forward": "its forward moves the module, or a device is chosen for both",
         "ids_of_option": REPAIRED,
         "ids_in_text_of_option": REPAIRED,

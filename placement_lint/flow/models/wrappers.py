@@ -402,8 +402,20 @@ def _check_first_device(
     if modules.has_parameters(machine, inner) is False:
         return NONE
     missed: Value = NONE
-    for placed in dict.fromkeys(placed for _, placed in modules.placements(machine, inner)):
-        here = machine.lift(lambda where: _first_device_missed(machine, wrapper, ids, first, where, node), placed)
+    parts: dict[Value, set[int]] = {}
+    for part, placed in modules.placements(machine, inner):
+        parts.setdefault(placed, set()).add(part.id)
+
+    def check(belong: set[int], where: Value) -> Value:
+        if not isinstance(where, Placed) or not modules.provably_off(where.place, first):
+            return NONE
+        # What stayed where it was may be no part of the module on these paths.
+        if belong.isdisjoint(modules.reachable(machine, inner)):
+            return NONE
+        return _first_device_missed(machine, wrapper, ids, first, where, node)
+
+    for placed, belong in parts.items():
+        here = machine.lift(partial(check, belong), placed)
         missed = machine.lift(lambda before, now: now if before == NONE else before, missed, here)
     return missed
 
@@ -487,11 +499,9 @@ def _first_device_missed(
     wrapper: Object,
     ids: Value,
     first: Place,
-    placed: Value,
+    placed: Placed,
     node: cst.Call,
 ) -> Value:
-    if not isinstance(placed, Placed) or not modules.provably_off(placed.place, first):
-        return NONE
     if placed.place != CPU or not device_choice.finds_tensor_on_gpu(machine.path):
         _emit_missed(machine, wrapper, ids, first, placed, node)
         return TRUE if placed.place == CPU else NONE
