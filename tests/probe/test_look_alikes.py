@@ -686,6 +686,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "written_in_place": {"also": True},
     },
     "parameter-lost-by-conversion": {
+        "loss_base_class": REPAIRED,
         "device_is_none": {"target": "cpu"},
         "buffer_from_parameter": "it is a buffer, and meant to be one",
         "computed_from_registered": "the Parameter is registered under another name",

@@ -313,7 +313,14 @@ LIGHTNING_MODULES = frozenset(
 # Modules whose ``device`` is the device they are on (also transformers/modeling_utils.py, `ModuleUtilsMixin`).
 DEVICE_OF_MODULE = LIGHTNING_MODULES | {"transformers.PreTrainedModel", "transformers.modeling_utils.PreTrainedModel"}
 
-MODULE_BASES = {"torch.nn.Module", "torch.jit.ScriptModule", "torch.optim.swa_utils.AveragedModel", *DEVICE_OF_MODULE}
+MODULE_BASES = {
+    "torch.nn.Module",
+    "torch.nn.modules.loss._Loss",
+    "torch.nn.modules.loss._WeightedLoss",
+    "torch.jit.ScriptModule",
+    "torch.optim.swa_utils.AveragedModel",
+    *DEVICE_OF_MODULE,
+}
 
 # Fields of the outputs of such models that are tensors (transformers/modeling_outputs.py).
 MODEL_OUTPUTS = {"logits", "last_hidden_state", "pooler_output", "loss", "start_logits", "end_logits"}
