@@ -169,3 +169,36 @@ class TestWholeProject:
     def test_what_it_cannot_be_combined_with(self, project: Path, capsys: Capture, options: list[str]) -> None:
         assert main(["check", "--whole-project", *options]) == 2
         assert "--whole-project" in capsys.readouterr().err
+
+
+SAVES = """\
+import argparse
+import torch
+from net import Net
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--parallel", action="store_true")
+args = parser.parse_args()
+model = Net()
+if args.parallel:
+    model = nn.DataParallel(model)
+torch.save(model.state_dict(), "net.pth")
+"""
+LOADS = """\
+import torch
+from net import Net
+
+Net().load_state_dict(torch.load("net.pth", map_location="cpu"))
+"""
+
+
+def test_a_finding_names_the_option_of_the_program_that_saves(write: Write, capsys: Capture) -> None:
+    write("net.py", NET.format(comment=""))
+    write("train.py", SAVES)
+    write("show.py", LOADS)
+    main(["check", "--format", "json", "."])
+    messages = [one["message"] for one in json.loads(capsys.readouterr().out)["findings"] if one["code"] == "DPL103"]
+    assert [message.rpartition("; ")[2] for message in messages] == [
+        "`train.py` saves it so when `args.parallel` is true"
+    ]

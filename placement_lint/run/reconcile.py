@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 
 from placement_lint.finding import Finding, Range
 from placement_lint.project.saved_states import SavedState, are_on_cpu, source_of
@@ -83,7 +84,8 @@ def _of_saved(checked: Checked, saved: Sequence[SavedState]) -> Iterator[_Said]:
     for one, state in wanted:
         origin = source_of(state, checked.path, saved, either=len(prefixes[_key(one.finding)]) > 1)
         if origin is not None:
-            said = f"; {origin.program} saves it so when {origin.option}" if origin.option else ""
+            saver = PurePath(origin.program).name
+            said = f"; `{saver}` saves it so when {origin.option}" if origin.option else ""
             trace = (*origin.steps, *one.finding.trace)
             finding = replace(one.finding, message=one.finding.message + said, trace=trace)
             yield _Said(finding, finding.path == checked.path)
