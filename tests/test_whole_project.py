@@ -202,3 +202,21 @@ def test_a_finding_names_the_option_of_the_program_that_saves(write: Write, caps
     assert [message.rpartition("; ")[2] for message in messages] == [
         "`train.py` saves it so when `args.parallel` is true"
     ]
+
+
+def test_parts_of_a_run_may_be_in_other_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    for number in (1, 2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "net.py").write_text(NET.format(comment=""))
+        (folder / "train.py").write_text(SAVES)
+        # it is in the other part than `train.py`
+        (folder / "load.py").write_text(LOADS.replace('"net.pth"', "input()"))
+        monkeypatch.chdir(folder)
+        main(["check", "--shard", f"{number}/2", "--format", f"part:{tmp_path / str(number)}.part", "."])
+    capsys.readouterr()
+    main(["merge", *(str(tmp_path / f"{number}.part") for number in (1, 2)), "--format", "json"])
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert "DPL103" in [finding["code"] for finding in findings]

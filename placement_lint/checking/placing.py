@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from placement_lint.finding import Edit, Finding, Fix, Range, Step
 from placement_lint.project.files import displayed
-from placement_lint.project.saved_states import SavedState
+from placement_lint.project.saved_states import SavedState, StateFile
 from placement_lint.report.results import Provisional
 from placement_lint.source.positions import positions
 
@@ -81,6 +81,10 @@ class Spots:
         """An attribute or a function, named in the same way in every file of a run."""
         return (displayed(Path(file), self._folder), cls, name)
 
+    def in_file(self, state: StateFile | None) -> StateFile | None:
+        """The same with the class of its module named so."""
+        return replace(state, cls=self.named(*state.cls)) if state is not None and state.cls else state
+
     def _elsewhere(self, statement: Statement, nodes: Collection[cst.CSTNode]) -> Iterator[tuple[cst.CSTNode, Spot]]:
         path = displayed(Path(statement.unit.path), self._folder)
         above = self._surroundings.first_line(statement) - 1
@@ -111,7 +115,8 @@ def saved_states(saved: Sequence[SavedThere], spots: Spots) -> tuple[SavedState,
         said = zip(places, ("the state dict is taken here", saved_here)[-len(places) :], strict=False)
         steps = tuple(Step(spot.path, spot.range, message) for spot, message in said)
         if steps:
-            found.append(SavedState(spots.path, one.state, steps, one.standalone, one.on_cpu, one.option))
+            state = spots.in_file(one.state) or one.state
+            found.append(SavedState(spots.path, state, steps, one.standalone, one.on_cpu, one.option))
     return tuple(dict.fromkeys(found))
 
 
@@ -154,7 +159,7 @@ def _finding(rule: Rule, problem: Problem, spots: Spots) -> Provisional | None:
     if spot.function is not None:
         return _in_plain_function(finding, spot.function, problem, spots)
     about = spots.named(*problem.about) if problem.about else None
-    return Provisional(finding, about, if_saved=problem.if_saved, unless_on_cpu=problem.unless_on_cpu)
+    return Provisional(finding, about, if_saved=spots.in_file(problem.if_saved), unless_on_cpu=problem.unless_on_cpu)
 
 
 def _in_plain_function(finding: Finding, function: Named, problem: Problem, spots: Spots) -> Provisional | None:
@@ -173,7 +178,7 @@ def _in_plain_function(finding: Finding, function: Named, problem: Problem, spot
         trace=(*finding.trace, here),
     )
     there = replace(finding, trace=(*finding.trace, Step(site.path, site.range, "this call leads there")))
-    provisional = Provisional(there, if_saved=problem.if_saved, unless_on_cpu=problem.unless_on_cpu)
+    provisional = Provisional(there, if_saved=spots.in_file(problem.if_saved), unless_on_cpu=problem.unless_on_cpu)
     return provisional if problem.for_any_caller else replace(provisional, at_call=at_call, function=function)
 
 

@@ -19,14 +19,14 @@ class StateFile:
     """Where a state dict is: in a file with such a name, under these keys of the dict that the file holds.
 
     Its own keys have the ``prefix``, None if that is unknown, on one of these ``machines``, None for any. It belongs to
-    a module of this class of the project, empty if that is unknown.
+    a module of this class, named by its file, itself and no attribute; empty if that is unknown.
     """
 
     file: str
     entries: tuple[str, ...]
     prefix: str | None
     machines: int | None
-    cls: str
+    cls: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _may_be_in(saved: StateFile, wanted: StateFile) -> bool:
     if saved.entries != entries:
         return False
     # What the user may name is any file in which the project saves such a module.
-    return are_alike(saved.file, wanted.file) or (not _known_end(wanted.file) and saved.cls == wanted.cls != "")
+    return are_alike(saved.file, wanted.file) or (not _known_end(wanted.file) and saved.cls == wanted.cls != ())
 
 
 def _share_machine(one: StateFile, other: StateFile) -> bool:

@@ -92,7 +92,7 @@ class Saved:
     # those of its state dicts whose tensors are all on the CPU
     on_cpu: frozenset[StateDict]
     # the classes of the program whose instances they belong to
-    classes: tuple[tuple[StateDict, str], ...]
+    classes: tuple[tuple[StateDict, tuple[str, ...]], ...]
 
 
 @record(frozen=True)
@@ -109,7 +109,7 @@ class Restored:
     into: str
     strict: bool
     key: StateKey | None
-    cls: str
+    cls: tuple[str, ...]
 
 
 @dataclass

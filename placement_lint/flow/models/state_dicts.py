@@ -87,12 +87,12 @@ def _load_state(
             machine.emit(StateLoaded(node, here, label, option, into, strict, trace, state_keys.shortened(option, key)))
 
 
-def _class_of(machine: Machine, module: Value | None) -> str:
+def _class_of(machine: Machine, module: Value | None) -> tuple[str, ...]:
     """The class of the program whose instance a module is, or a wrapper around it; empty if that is not known."""
     while isinstance(module, Object) and module.kind is Kind.WRAPPER:
         module = machine.read(module.id, modules.INNER)
     cls = module.cls if isinstance(module, Object) else None
-    return f"{cls.file}:{cls.name}" if isinstance(cls, Class) else ""
+    return (cls.file, cls.name, "") if isinstance(cls, Class) else ()
 
 
 def _adapted(machine: Machine, state: Loaded | StateDict, strict: bool) -> bool:
@@ -288,7 +288,7 @@ def saved_states(machine: Machine) -> Iterator[SavedThere]:
         prefix, by_prefix = _prefix_of(machine, state), ways[saved.node, entries]
         others = [condition for other, condition in by_prefix.items() if other != prefix]
         option = _deciding(machine, by_prefix[prefix], any_of(others)) if others else ""
-        cls = next((cls for one, cls in saved.classes if one == state), "")
+        cls = next((cls for one, cls in saved.classes if one == state), ())
         nodes = (saved.node,) if state is None else (state.node, saved.node)
         for name in (saved.name, *(copy for name, copy in copied if are_alike(name, saved.name))):
             file = StateFile(name, entries, prefix, when.machines, cls)
