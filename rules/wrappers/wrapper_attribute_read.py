@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 from placement_lint.finding import Severity
@@ -14,14 +15,15 @@ from placement_lint.rule import Page, Problem, Replay, Rule
 PAGE = Page(
     what="""\
 Reports a read of an attribute or an item from a `DataParallel` or `DistributedDataParallel` wrapper although only
-the wrapped module has it.
+the wrapped module has it. Iterating over the wrapper and asking for its length are such reads too.
 """,
     why="""\
 The wrapper stores the model as `self.module` and has no `__getattr__` of its own
 (torch/nn/parallel/data_parallel.py, `DataParallel`), so the lookup ends in `Module.__getattr__`
 (torch/nn/modules/module.py): `AttributeError: 'DataParallel' object has no attribute 'weight'`. Indexing raises
-`TypeError: 'DataParallel' object is not subscriptable`. It raises with 0, 1 and more GPUs; if the wrapping is under
-a condition such as `device_count() > 1`, only on machines where the condition is true.
+`TypeError: 'DataParallel' object is not subscriptable`; `for` and `len()` raise a TypeError likewise. They raise
+with 0, 1 and more GPUs; if the wrapping is under a condition such as `device_count() > 1`, only on machines where the
+condition is true.
 """,
     example="""\
 import torch
@@ -50,7 +52,8 @@ print(model.module.weight.grad.norm())
   model was wrapped.
 - The name belongs to `nn.Module` (`parameters`, `training`), to the wrapper (`device_ids`), or was assigned
   on it. A private name, as in `model._loss(x)`, is reported if the class of the model has it.
-- Wrappers that forward attributes: a subclass with a `__getattr__`, `torch.compile`, FSDP.
+- Wrappers that forward attributes: a subclass with a `__getattr__`, `torch.compile`, FSDP. A subclass with a
+  `__getitem__` or `__iter__` of its own can be indexed or iterated over.
 """,
     fix="""\
 Read the name from `model.module`. This is safe if the model is always wrapped there. If it is wrapped on some paths
@@ -60,12 +63,18 @@ well.
 )
 
 
+# What the wrapper cannot do, and how its module is asked for it.
+OPERATIONS = {
+    "__getitem__": ("cannot be indexed (TypeError)", "{}.module[…]"),
+    "__iter__": ("cannot be iterated over (TypeError)", "{}.module"),
+    "__len__": ("has no length (TypeError)", "len({}.module)"),
+}
+
+
 def check(event: WrapperAttributeRead) -> Iterator[Problem]:
-    if event.name == "[]":
-        lacks, inner = "cannot be indexed (TypeError)", f"{event.label}.module[…]"
-    else:
-        lacks = f"has no attribute `{event.name}` (AttributeError)"
-        inner = f"{event.label}.module.{event.name}"
+    attribute = f"has no attribute `{event.name}` (AttributeError)", f"{{}}.module.{event.name}"
+    lacks, inner = OPERATIONS.get(event.name, attribute)
+    wrapper = event.node if event.name in ("__iter__", "__len__") else receiver(event.node)
     if event.scene.standalone:
         lacks = f"{lacks.removesuffix(')')} if this code is called)"
     fix = safe if event.always else unsafe
@@ -73,8 +82,8 @@ def check(event: WrapperAttributeRead) -> Iterator[Problem]:
         event.node,
         f"`{event.label}` is a {event.wrapper}, which {lacks}",
         (event.wrapped,),
-        advice=f"use `{inner}`",
-        rewrite=fix("read it from the wrapped module", module_of(receiver(event.node), event.always)),
+        advice=f"use `{inner.format(event.label)}`",
+        rewrite=fix("read it from the wrapped module", module_of(wrapper, event.always)),
         facts={"wrapper": event.wrapper, "name": event.name},
         replay=Replay(),
     )
@@ -100,7 +109,8 @@ def _wrapped(facts: Facts) -> Any:
 
 
 def _read(model: Any, name: str) -> None:
-    model[0] if name == "[]" else getattr(model, name)
+    operations = {"__getitem__": lambda layers: layers[0], "__iter__": iter, "__len__": len}
+    operations.get(name, attrgetter(name))(model)
 
 
 EXPERIMENT = Experiment(
@@ -109,7 +119,8 @@ EXPERIMENT = Experiment(
     control=control,
     symptoms=(
         Raises("AttributeError", "Parallel' object has no attribute"),
-        Raises("TypeError", "Parallel' object is not subscriptable"),
+        Raises("TypeError", "Parallel' object is not"),
+        Raises("TypeError", "Parallel' has no len()"),
     ),
     facts={"wrapper": "DataParallel", "name": "backbone"},
 )

@@ -936,6 +936,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unwrapped_first": {"already": ""},
     },
     "wrapper-attribute-read": {
+        "iterated": REPAIRED,
         "never_wrapped": {"wrapper": ""},
         "private": REPAIRED,
         "first_layer_of_a_library": "what is read belongs to no wrapper",

@@ -196,7 +196,11 @@ class FirstDeviceMissed(Event):
 
 @dataclass(frozen=True)
 class WrapperAttributeRead(Event):
-    """A name that the wrapper does not have is read from it (``subscript``: the wrapper is indexed)."""
+    """A name that the wrapper does not have is read from it.
+
+    For ``model[0]``, ``for layer in model`` and ``len(model)`` it is the special method that Python looks up; for the
+    last two the node is the wrapper itself.
+    """
 
     each_time = True
     label: str

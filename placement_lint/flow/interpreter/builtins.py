@@ -419,11 +419,25 @@ def _number(name: str) -> Callable[[Machine, Arguments, cst.Call], Value]:
 def _length(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     """The length of each alternative: the length of a list may depend on the machine."""
     given = arguments.get(0) or NONE
+    machine.lift(lambda option: _asked_for_length(machine, option, node), given)
     lengths = [(guard, length(machine, option, node)) for guard, option in alternatives(machine.restrict(given))]
     known = [(guard, size) for guard, size in lengths if size is not None]
     if len(known) == len(lengths):
         return machine.either(known)
     return machine.fresh(node, SIZE, depends(machine, *arguments.values()))
+
+
+def _asked_for_length(machine: Machine, value: Value, node: cst.Call) -> Value:
+    if isinstance(value, Object):
+        argument = _written(node, 0)
+        wrappers.lacks_operation(machine, value, "__len__", argument, argument)
+    return value
+
+
+def _written(node: cst.Call, place: int) -> cst.CSTNode:
+    """The expression of an argument; the call if it is not written there, as with ``zip(*lists)``."""
+    given = node.args[place : place + 1]
+    return given[0].value if given and not given[0].star else node
 
 
 def _range(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
@@ -449,7 +463,8 @@ def _enumerate(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     known = iteration.each(machine, iterable)
     if known is not None:
         return Sequence(tuple(Sequence((Const(place), item)) for place, item in enumerate(known)), exact=True)
-    pair = Sequence((machine.fresh("i", "int"), iteration.element(machine, iterable, node)))
+    item = iteration.element(machine, iterable, _written(node, 0))
+    pair = Sequence((machine.fresh("i", "int"), item))
     return Sequence((pair,), exact=False)
 
 
@@ -458,7 +473,9 @@ def _zip(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     if columns and all(column is not None for column in columns):
         rows = zip(*(column or () for column in columns), strict=False)
         return Sequence(tuple(Sequence(tuple(extent.reached(machine, item) for item in row)) for row in rows))
-    row = tuple(iteration.element(machine, value, node) for value in arguments.positional)
+    row = tuple(
+        iteration.element(machine, value, _written(node, place)) for place, value in enumerate(arguments.positional)
+    )
     return Sequence((Sequence(row),), exact=False)
 
 
@@ -481,7 +498,7 @@ def _listed(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
             return machine.new_list(Sequence((replace(value, uid=0),), exact=False), node)
         items = iteration.items_of(machine, value)
         if items is None:
-            items = Sequence((iteration.element(machine, value, node),), exact=False)
+            items = Sequence((iteration.element(machine, value, _written(node, 0)),), exact=False)
         return machine.new_list(items, node)
 
     return machine.lift(make, given)

@@ -35,7 +35,17 @@ from placement_lint.flow.domain.values import (
     is_option,
 )
 from placement_lint.flow.interpreter import calls
-from placement_lint.flow.models import graphs, loaders, modules, operations, schedulers, shapes, state_dicts, state_keys
+from placement_lint.flow.models import (
+    graphs,
+    loaders,
+    modules,
+    operations,
+    schedulers,
+    shapes,
+    state_dicts,
+    state_keys,
+    wrappers,
+)
 from placement_lint.flow.models.loaders import COLLATE, ROWS, TENSORS, Rows
 from placement_lint.flow.state.classes import find, foreign_bases
 from placement_lint.flow.state.containers import content
@@ -56,6 +66,8 @@ def _element(machine: Machine, iterable: Value, node: cst.CSTNode, single: bool)
         with loaders.in_worker(machine, iterable):
             batch = _batch(machine, iterable, node)
         return loaders.delivered(machine, iterable, batch, node)
+    if isinstance(iterable, Object) and wrappers.lacks_operation(machine, iterable, "__iter__", node, node):
+        return machine.fresh()
     if isinstance(iterable, Object) and isinstance(iterable.cls, Class):
         return _element_of_instance(machine, iterable, iterable.cls, node)
     if isinstance(iterable, Parameters):

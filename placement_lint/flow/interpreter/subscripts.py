@@ -33,7 +33,6 @@ from placement_lint.flow.domain.values import (
     alternatives,
     is_option,
 )
-from placement_lint.flow.events.schema import WrapperAttributeRead
 from placement_lint.flow.interpreter import attributes, calls, children_dict, iteration, settings
 from placement_lint.flow.models import (
     checkpoints,
@@ -46,6 +45,7 @@ from placement_lint.flow.models import (
     state_keys,
     tensors,
     unregistered,
+    wrappers,
 )
 from placement_lint.flow.state import imports, options
 from placement_lint.flow.state.classes import find
@@ -55,7 +55,6 @@ from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Around
 from placement_lint.flow.state.names import christen
-from placement_lint.rule import Note
 from placement_lint.source.querying import mentions
 
 # The modules that are imported, by their names.
@@ -135,10 +134,7 @@ def _is_not_empty(machine: Machine, owner: Object | Symbol) -> None:
 
 
 def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subscript) -> Value:
-    if owner.kind is Kind.WRAPPER:
-        wrapped = Note(owner.node, "wrapped here")
-        text = machine.text(node.value)
-        machine.emit(WrapperAttributeRead(node, machine.scene, text, owner.cls.name.rpartition(".")[2], "[]", wrapped))
+    if wrappers.lacks_operation(machine, owner, "__getitem__", node, node.value):
         return machine.fresh()
     if isinstance(owner.cls, Class):
         registries.used(machine, owner, "__getitem__")

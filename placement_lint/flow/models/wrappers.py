@@ -658,6 +658,23 @@ def read_attribute(machine: Machine, wrapper: Object, name: str, node: cst.CSTNo
     return None
 
 
+def lacks_operation(machine: Machine, owner: Object, operation: str, node: cst.CSTNode, written: cst.CSTNode) -> bool:
+    """Whether an object is a wrapper that raises TypeError where it is indexed, iterated over or asked for its length.
+
+    This is reported. Python looks ``operation``, a special method, up in the class; ``__getitem__`` also iterates.
+    """
+    if owner.kind is not Kind.WRAPPER:
+        return False
+    cls = owner.cls
+    if isinstance(cls, Class) and any(_adds(machine, cls, name) for name in (operation, "__getitem__")):
+        return False
+    if machine.does_without("TypeError"):
+        return True
+    note = Note(owner.node, "wrapped here")
+    machine.emit(WrapperAttributeRead(node, machine.scene, machine.text(written), kind_of(owner), operation, note))
+    return True
+
+
 def has_attribute(machine: Machine, wrapper: Object, name: str) -> bool:
     """Whether a wrapper has an attribute of its own, or may pass the name on to the module inside."""
     of_data_parallel = wrapper_base(wrapper.cls) == DATA_PARALLEL
