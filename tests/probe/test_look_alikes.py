@@ -512,6 +512,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "lightning_plain_loss": REPAIRED,
         "other_signature": REPAIRED,
         "transformed_image": REPAIRED,
+        "data_set_moves": REPAIRED,
         "average_of_state_dict": REPAIRED,
         "averaged_model": {"stray": "cuda"},
         "described_by_hydra": {"stray": "cuda"},

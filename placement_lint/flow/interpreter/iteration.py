@@ -44,6 +44,7 @@ from placement_lint.flow.models import (
     shapes,
     state_dicts,
     state_keys,
+    torchvision,
     wrappers,
 )
 from placement_lint.flow.models.loaders import COLLATE, ROWS, TENSORS, Rows
@@ -170,7 +171,7 @@ def _counted(sizes: Rows, tensor: Tensor) -> Tensor:
 
 def _sample(machine: Machine, dataset: Value, node: cst.CSTNode) -> Value:
     if not isinstance(dataset, Object):
-        return machine.fresh("sample")
+        return torchvision.sample(machine, dataset, node) if isinstance(dataset, Symbol) else machine.fresh("sample")
     stored = machine.read(dataset.id, TENSORS)
     if isinstance(stored, Sequence) and stored.items:
         return stored
