@@ -929,6 +929,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "wrapped-twice": {
         "either_kind": "whether both are asked for is unknown",
         "saved_bare": "what is wrapped is no wrapper, or the program asks first",
+        "each_of_several": {"already": ""},
         "each_try_anew": {"already": ""},
         "first_epoch_only": REPAIRED,
         "fresh_model": {"already": ""},

@@ -146,6 +146,8 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
         mapping = within(mapping, owner.alias)
         known = isinstance(key, (Const, Device))
         found = mapping.get(_entry(key)) if known else any_entry(machine, mapping, key, node.slice[0])
+        if isinstance(found, Object) and isinstance(key, Symbol) and _is_of_earlier_round(machine, found, key):
+            return machine.read(found.id, modules.INNER, unset=found)
         return found if found is not None else _made_on_demand(machine, owner, mapping, key, node)
     items = modules.items_of(machine, owner)
     if isinstance(items, Sequence):
@@ -165,6 +167,12 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
     if isinstance(items, Mapping) and isinstance(key, Const) and (held := items.get(key.value)) is not None:
         return held
     return _unknown_part(machine, owner, key, node) if owner.kind is Kind.MODULE else machine.fresh()
+
+
+def _is_of_earlier_round(machine: Machine, found: Object, key: Symbol) -> bool:
+    """Whether an entry was wrapped earlier in this loop than its key was drawn: this key's own is not wrapped yet."""
+    rounds = machine.now[Around].rounds
+    return found.kind is Kind.WRAPPER and bool(rounds) and rounds[-1] < found.id < key.id
 
 
 def _unknown_part(machine: Machine, owner: Object, key: Value, node: cst.Subscript) -> Value:
@@ -322,8 +330,15 @@ def _with_key(
     # replaces the value of each key.
     loops = machine.now[Around].loops
     each = owner is not None and any(isinstance(loop, cst.For) and mentions(loop.iter, owner) for loop in loops)
-    rest = value if each or mapping.rest is None else perhaps_replaced(machine, mapping.rest, value)
-    return Mapping(tuple((name, perhaps_replaced(machine, item, value)) for name, item in mapping.items), rest)
+    rest = value if each or mapping.rest is None else _perhaps_wrapped(machine, mapping.rest, value)
+    return Mapping(tuple((name, _perhaps_wrapped(machine, item, value)) for name, item in mapping.items), rest)
+
+
+def _perhaps_wrapped(machine: Machine, item: Value, value: Value) -> Value:
+    """``models[name] = DataParallel(models[name])``: which of the models are wrapped now is unknown."""
+    if isinstance(value, Object) and value.kind is Kind.WRAPPER and machine.read(value.id, modules.INNER) == item:
+        return machine.fresh()
+    return perhaps_replaced(machine, item, value)
 
 
 def _with_item(machine: Machine, items: Sequence, key: Value, value: Value) -> Sequence:
