@@ -711,6 +711,8 @@ SURGERY = {
 # Functions that wait for the GPU; the methods of streams and events with these names do so, too.
 WAITS = {"torch.cuda.synchronize", "torch.accelerator.synchronize"}
 WAITING_METHODS = {"synchronize", "wait_stream", "wait_event", "wait"}
+# Methods of a tensor that wait for what is on its GPU, and return it.
+WAITING_READS = {"cpu", "item", "tolist"}
 
 # --- samplers ----------------------------------------------------------------------------------------------
 

@@ -551,6 +551,7 @@ def _read_on_host(machine: Machine, value: Value, source: cst.BaseExpression, no
     for _, option in alternatives(value):
         if isinstance(option, Tensor):
             async_copy.read(machine, option, source, node)
+            async_copy.fetched(machine, option)
 
 
 def _print(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:

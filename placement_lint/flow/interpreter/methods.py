@@ -42,6 +42,7 @@ from placement_lint.flow.interpreter import (
     subscripts,
 )
 from placement_lint.flow.models import (
+    async_copy,
     checkpoints,
     file_names,
     frameworks,
@@ -335,6 +336,7 @@ def _scaler_method(machine: Machine, name: str, arguments: Arguments, node: cst.
 
 
 def _method_of_unknown(machine: Machine, receiver: Symbol, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    async_copy.method_of_unknown(machine, name, arguments)
     if name in ("to", "cuda", "cpu"):
         module_methods.move(machine, receiver, name, arguments, node)
         return receiver

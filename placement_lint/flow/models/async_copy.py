@@ -1,7 +1,8 @@
 """Copies between GPU and host that do not wait: ``x.to("cpu", non_blocking=True)`` returns before the data is there.
 
 The copy goes to pinned memory (aten/src/ATen/native/TensorConversions.cpp), and the host may read it only after it has
-waited for the GPU.
+waited for the GPU. A copy to the host that does wait, such as that of `loss.item()`, waits for all that was given to its
+stream (aten/src/ATen/native/cuda/Copy.cu, `copy_kernel_cuda`), so for the earlier copies as well.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from placement_lint.flow.api.torch_names import WAITING_READS
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import CPU, NONE, TRUE, Const, Device, Tensor, Value
 from placement_lint.flow.events.schema import UnfinishedCopyRead
 from placement_lint.flow.models import hooks
+from placement_lint.flow.state.devices import as_place
 from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.notes import Notes, Use, noted
@@ -47,10 +50,32 @@ def _so_far(machine: Machine) -> Value:
 
 def copied(machine: Machine, before: Tensor, after: Value, arguments: Arguments, node: cst.Call) -> Value:
     """``after`` is ``before``, moved by this call."""
-    if not isinstance(after, Tensor) or (arguments.get(2, "non_blocking") != TRUE and arguments.get(1) != TRUE):
+    if not _goes_on(arguments):
+        if isinstance(after, Tensor) and after.place == CPU:
+            fetched(machine, before)
+        return after
+    if not isinstance(after, Tensor):
         return after
     from_gpu = isinstance(before.place, Device) and before.place.kind == "cuda" and not before.assumed
     return replace(after, unfinished=(node, _so_far(machine))) if from_gpu and after.place == CPU else after
+
+
+def _goes_on(arguments: Arguments) -> bool:
+    """Whether the arguments of ``to`` say that it does not wait."""
+    return arguments.get(2, "non_blocking") == TRUE or arguments.get(1) == TRUE
+
+
+def method_of_unknown(machine: Machine, name: str, arguments: Arguments) -> None:
+    """``x.item()`` of what may be a tensor on a GPU."""
+    to_host = name == "to" and as_place(arguments.get(0) or NONE) == CPU and not _goes_on(arguments)
+    if to_host or name in WAITING_READS:
+        waited(machine)
+
+
+def fetched(machine: Machine, tensor: Tensor) -> None:
+    """What a tensor holds comes to the host, and the program waits for it if that was on a GPU."""
+    if tensor.place != CPU:
+        waited(machine)
 
 
 def read(machine: Machine, tensor: Tensor, source: str | cst.CSTNode, node: cst.CSTNode) -> None:

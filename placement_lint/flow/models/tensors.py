@@ -16,6 +16,7 @@ from placement_lint.flow.api.torch_names import (
     SAME_DEVICE,
     SIZE,
     VIEWS,
+    WAITING_READS,
 )
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import ALWAYS, MANY_GPUS, ONE_GPU, Answer, answered, machines
@@ -253,6 +254,8 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
     receiver = node.func.value if isinstance(node.func, cst.Attribute) else node
     if name not in _READS_NOTHING:
         async_copy.read(machine, tensor, receiver, node)
+    if name in WAITING_READS:
+        async_copy.fetched(machine, tensor)
     if name in ("to", "cuda", "cpu", "type_as", "pin_memory"):
         return _moved_by(machine, tensor, name, arguments, node)
     if name == "type":
