@@ -290,3 +290,32 @@ def test_a_program_may_save_what_it_loads_in_a_call_that_is_refused(
     affords = Budget.affords
     monkeypatch.setattr(Budget, "affords", lambda self, *call: affords(self, *call) and self.spent < 10)
     assert codes() == []
+
+
+@pytest.mark.parametrize(("given", "codes"), [("folder", []), ("name", ["DPL603"])])
+def test_unknown_code_may_save_a_model_in_a_folder_that_it_is_given(
+    tmp_path: Path, given: str, codes: list[str]
+) -> None:
+    (tmp_path / "train.py").write_text(
+        dedent(f"""
+            import os
+
+            import torch
+            from torch import nn
+
+            from elsewhere import stop_early
+
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+            def train(folder, name):
+                net = nn.Linear(2, 2).to(device)
+                folder = os.path.join(folder, "checkpoints")
+                for epoch in range(9):
+                    stop_early(net(torch.ones(1, 2, device=device)).item(), net, {given})
+                net.load_state_dict(torch.load(folder + "/" + "best.pth"))
+
+            train(input(), input())
+        """)
+    )
+    result = check_files(Selection([tmp_path / "train.py"]), Job(Settings(root=tmp_path)), jobs=1)
+    assert [finding.code for finding in result.findings] == codes

@@ -648,6 +648,7 @@ def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: 
 def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode, moves: bool = True) -> Value:
     """A call that cannot be analysed: if it ``moves``, its arguments may be on another device afterwards."""
     machine.signals.program.values_given_away(machine, arguments.values(), node)
+    checkpoints.given_with_model(machine, arguments.values())
     for value in arguments.values():
         if isinstance(value, Const):
             continue

@@ -46,7 +46,7 @@ from placement_lint.flow.models import (
     state_keys,
 )
 from placement_lint.flow.models.gradients import NoGrad
-from placement_lint.flow.state import extent, imports, options
+from placement_lint.flow.state import extent, imports, options, texts
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
@@ -121,7 +121,7 @@ def _formatted_string(machine: Machine, node: cst.FormattedString | cst.Concaten
     made = partial_text.joined(letters)
     if len(values) == 1:
         return machine.lift(lambda value: methods.formatted(machine, prefix, (value,), made), values[0])
-    return replace(machine.fresh(type="str"), letters=made)
+    return texts.made(machine, made, tuple(values))
 
 
 def _string_parts(node: cst.BaseExpression) -> Iterator[str | cst.FormattedStringExpression]:

@@ -55,7 +55,7 @@ from placement_lint.flow.models import (
     unregistered,
     visible_devices,
 )
-from placement_lint.flow.state import extent, options
+from placement_lint.flow.state import extent, options, texts
 from placement_lint.flow.state.containers import content, entries, perhaps_replaced
 from placement_lint.flow.state.heap import ITEMS, MAPPING
 from placement_lint.flow.state.machine import Machine
@@ -385,4 +385,4 @@ def formatted(machine: Machine, prefix: str, values: tuple[Value, ...], letters:
             return Device("cuda", value.value)
     if not prefix and len(values) == 1 and isinstance(values[0], Symbol) and letters == partial_text.letters(values[0]):
         return replace(values[0], type="str")
-    return replace(machine.fresh(type="str"), letters=letters)
+    return texts.made(machine, letters, values)

@@ -60,7 +60,7 @@ from placement_lint.flow.models import (
 )
 from placement_lint.flow.models.operations import Tensors
 from placement_lint.flow.models.replica_losses import ReplicaLosses
-from placement_lint.flow.state import extent, imports, options
+from placement_lint.flow.state import extent, imports, options, texts
 from placement_lint.flow.state.classes import wrapper_base
 from placement_lint.flow.state.containers import content, depends, length
 from placement_lint.flow.state.devices import Context, as_place, is_built, watched
@@ -603,9 +603,9 @@ def arithmetic(
                 return state_keys.prefixed(machine, left.value, right)
             return methods.formatted(machine, left.value, (right,), partial_text.concatenated((left, right)))
         if partial_text.is_text(left) or partial_text.is_text(right):
-            return replace(machine.fresh(node, "str"), letters=partial_text.concatenated((left, right)))
+            return texts.made(machine, partial_text.concatenated((left, right)), texts.unknown((left, right)), node)
     if kind is cst.Divide and partial_text.is_text(right):
-        return replace(machine.fresh(node), letters=partial_text.path((left, right)))
+        return texts.made(machine, partial_text.path((left, right)), texts.unknown((left, right)), node, "")
     type_ = "number" if _is_number(left) and _is_number(right) else ""
     return machine.fresh(node, type_, depends(machine, left, right))
 

@@ -1,8 +1,8 @@
 """Copies between GPU and host that do not wait: ``x.to("cpu", non_blocking=True)`` returns before the data is there.
 
 The copy goes to pinned memory (aten/src/ATen/native/TensorConversions.cpp), and the host may read it only after it has
-waited for the GPU. A copy to the host that does wait, such as that of `loss.item()`, waits for all that was given to its
-stream (aten/src/ATen/native/cuda/Copy.cu, `copy_kernel_cuda`), so for the earlier copies as well.
+waited for the GPU. A copy to the host that does wait, such as that of `loss.item()`, waits for all that its stream has
+to do (aten/src/ATen/native/cuda/Copy.cu, `copy_kernel_cuda`), so for the earlier copies as well.
 """
 
 from __future__ import annotations

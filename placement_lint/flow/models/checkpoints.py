@@ -7,7 +7,7 @@ Without ``map_location`` every tensor goes back to the device that it was saved 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias
@@ -51,6 +51,7 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.events.schema import LoadedWhereSaved, Scene
 from placement_lint.flow.models import device_choice, modules, ranks
+from placement_lint.flow.state import texts
 from placement_lint.flow.state.classes import methods
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.heap import MAPPING, Slot
@@ -123,6 +124,8 @@ class Checkpoints(Notes):
     saved_in: dict[tuple[object, cst.Call], frozenset[Content]] = noted(dict)
     # by the entry point that saves, and by the same or the form of the name: the options under which it may be saved
     saved_when: dict[tuple[Entry, object], Condition] = noted(dict)
+    # names of files and folders where code that cannot be looked into may have saved a model
+    may_be_saved: set[Symbol] = noted(set)
     # files and state dicts that went through a call that cannot be looked into, or whose keys the program uses
     handled: set[object] = noted(set, Use.WEIGHED)
     loads: list[Restored] = noted(list, Use.AT_END | Use.WEIGHED)
@@ -172,7 +175,7 @@ def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> V
         written = not (to_name & to_form).possible or _saves_there_itself(machine, source)
         # In a folder that is named after the time there is only what this run has written.
         itself, unwritten = (
-            not to_path.possible or partial_text.is_of_this_run(letters),
+            not to_path.possible or partial_text.is_of_this_run(letters) or _may_be_saved(machine, given),
             to_path & to_name & to_form,
         )
         joined = None if ranks.is_one_of_them(machine) else ranks.joined(machine)
@@ -183,6 +186,19 @@ def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> V
             noted.state_loads.add(node)
     resumed = _resumes(machine, given, file)
     return Loaded(file, node=node, path=machine.path, resumed=resumed, name=letters)
+
+
+def given_with_model(machine: Machine, values: Iterable[Value]) -> None:
+    """Code that cannot be looked into gets a model, and what may be the name of a file: it may save the model there."""
+    names = {value for value in values if isinstance(value, Symbol)}
+    options = [option for value in values for _, option in alternatives(value)]
+    if names and any(isinstance(option, Object) and option.kind in (Kind.MODULE, Kind.WRAPPER) for option in options):
+        machine.notes[Checkpoints].may_be_saved |= names
+
+
+def _may_be_saved(machine: Machine, file: Value | None) -> bool:
+    folders = machine.notes[Checkpoints].may_be_saved
+    return isinstance(file, Symbol) and any(texts.begins_with(machine, file, folder) for folder in folders)
 
 
 def _resumes(machine: Machine, file: Value | None, written: str) -> bool:

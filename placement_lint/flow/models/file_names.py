@@ -11,6 +11,7 @@ from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import NONE, Const, Symbol, Value, alternatives
 from placement_lint.flow.models.handlers import Handlers
+from placement_lint.flow.state import texts
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.notes import Notes, Use, noted
 
@@ -28,7 +29,7 @@ def join(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
     def made(*parts: Value) -> Value:
         if parts and name == "os.path.join" and all(isinstance(part, Const) for part in parts):
             return Const(partial_text.path(parts))
-        return replace(machine.fresh(f"{name}()"), letters=partial_text.path(parts))
+        return texts.made(machine, partial_text.path(parts), texts.unknown(parts), f"{name}()", "")
 
     return machine.lift(made, *arguments.positional) if not arguments.spread else machine.fresh(f"{name}()")
 
