@@ -284,6 +284,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "load-without-map-location": {
         "best_of_training": REPAIRED,
+        "filtered_after_either_source": REPAIRED,
         "numbers_saved": "there are no tensors in what is loaded",
         "file_of_each_split": "there are no tensors in what is loaded",
         "number_of_gpu": "it never runs without the GPU that it was saved from",

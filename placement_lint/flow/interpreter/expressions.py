@@ -257,12 +257,13 @@ def new_dict(machine: Machine, mapping: Mapping, node: cst.CSTNode) -> Object:
     return machine.new_dict(mapping, node)
 
 
-def _comprehended(machine: Machine, loop: cst.CompFor, make: Callable[[], Value]) -> tuple[list[Value], bool, Value]:
-    """The values of a comprehension: one for each known item, or one that represents all unknown items.
+def _comprehended(
+    machine: Machine, loop: cst.CompFor, make: Callable[[], Value], iterable: Value
+) -> tuple[list[Value], bool]:
+    """The values of a comprehension: one for each known item of what it goes over, or one for all unknown items.
 
-    Also whether the values are complete, and the iterable of the outer loop.
+    Also whether the values are complete.
     """
-    iterable = evaluate(machine, loop.iter)
     known = iteration.each(machine, iterable)
     named = named_parameters.pairs(machine, iterable) if known is None and _asks_by_name(loop) else None
     results = _values(machine, loop, named, make) if named is not None else []
@@ -274,7 +275,7 @@ def _comprehended(machine: Machine, loop: cst.CompFor, make: Callable[[], Value]
     exact = all_known is not None and all_known.exact
     # Tests that are surely false for the item that represents all unknown ones leave nothing.
     exact = not results if loop.ifs else exact
-    return results, exact and loop.inner_for_in is None, iterable
+    return results, exact and loop.inner_for_in is None
 
 
 def _values(machine: Machine, loop: cst.CompFor, items: Iterable[Value], make: Callable[[], Value]) -> list[Value]:
@@ -283,7 +284,8 @@ def _values(machine: Machine, loop: cst.CompFor, items: Iterable[Value], make: C
     for item in items:
         assign(machine, loop.target, item, loop)
         if loop.inner_for_in is not None:
-            results.extend(_comprehended(machine, loop.inner_for_in, make)[0])
+            inner = evaluate(machine, loop.inner_for_in.iter)
+            results.extend(_comprehended(machine, loop.inner_for_in, make, inner)[0])
             continue
         guard = _guard(machine, loop)
         if guard.possible:
@@ -304,7 +306,8 @@ def _guard(machine: Machine, loop: cst.CompFor) -> Condition:
 
 
 def _list_comprehension(machine: Machine, node: cst.ListComp | cst.SetComp | cst.GeneratorExp) -> Value:
-    values, exact, iterable = _comprehended(machine, node.for_in, lambda: evaluate(machine, node.elt))
+    iterable = evaluate(machine, node.for_in.iter)
+    values, exact = _comprehended(machine, node.for_in, lambda: evaluate(machine, node.elt), iterable)
     if isinstance(iterable, Parameters) and any(reads_attribute(test, "requires_grad") for test in node.for_in.ifs):
         values = [replace(iterable, named=False, trainable=True, uid=0)]
     made = _new_list(machine, Sequence(tuple(values), exact), node)
@@ -321,12 +324,19 @@ def _dict_comprehension(machine: Machine, node: cst.DictComp) -> Value:
             key = machine.fresh(node.key)
         return Sequence((key, evaluate(machine, node.value)))
 
-    pairs, _, iterable = _comprehended(machine, node.for_in, pair)
+    def filled(iterable: Value) -> Value:
+        pairs, _ = _comprehended(machine, node.for_in, pair, iterable)
+        known = [(item.items[0], item.items[1]) for item in pairs if isinstance(item, Sequence)]
+        machine.signals.program.values_collected(machine, [value for _, value in known])
+        renamed = state_keys.put(machine, Mapping(()), *known[0]) if len(known) == 1 else None
+        return new_dict(machine, renamed or _with_pairs(Mapping(()), known), node)
+
+    iterable = evaluate(machine, node.for_in.iter)
+    # One of the alternatives may hold the entries of a file or a state dict.
+    differ = len({iteration.items_of(machine, option) for _, option in alternatives(iterable)}) > 1
+    made = machine.lift(filled, iterable) if differ else filled(iterable)
     gradients.consume(machine, iterable, node)
-    known = [(item.items[0], item.items[1]) for item in pairs if isinstance(item, Sequence)]
-    machine.signals.program.values_collected(machine, [value for _, value in known])
-    renamed = state_keys.put(machine, Mapping(()), *known[0]) if len(known) == 1 else None
-    return new_dict(machine, renamed or _with_pairs(Mapping(()), known), node)
+    return made
 
 
 # --- calls, items, and the rest ----------------------------------------------------------------------------------
