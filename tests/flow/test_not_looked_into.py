@@ -6,6 +6,7 @@ from functools import partialmethod
 from pathlib import Path
 from textwrap import dedent
 
+import libcst as cst
 import pytest
 
 from placement_lint.config.settings import Settings
@@ -17,6 +18,7 @@ from placement_lint.flow.state.machine import Machine
 from placement_lint.project.files import Selection
 from placement_lint.report.results import Job
 from placement_lint.run.engine import check_files
+from placement_lint.source.wording import source_text
 
 NET = """
     import torch
@@ -317,5 +319,45 @@ def test_unknown_code_may_save_a_model_in_a_folder_that_it_is_given(
             train(input(), input())
         """)
     )
+    result = check_files(Selection([tmp_path / "train.py"]), Job(Settings(root=tmp_path)), jobs=1)
+    assert [finding.code for finding in result.findings] == codes
+
+
+@pytest.mark.parametrize(("other", "codes"), [("x", []), ("x.cpu()", ["DPL503"])])
+def test_a_module_without_known_tensors_is_where_its_parts_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str, codes: list[str]
+) -> None:
+    (tmp_path / "net.py").write_text(
+        dedent("""
+            from torch import nn
+
+            class Inner(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.layer = nn.Linear(2, 2)
+
+                def forward(self, x):
+                    return [self.layer(x)]
+
+            class Net(nn.Module):
+                def __init__(self, device):
+                    super().__init__()
+                    self.inner = Inner().to(device)
+
+                def forward(self, x):
+                    return self.inner(x)[0]
+        """)
+    )
+    (tmp_path / "train.py").write_text(
+        "import torch\nfrom net import Net\n\n"
+        f"net, x = Net('cuda'), torch.ones(2, 2).cuda()\nprint(torch.cat([net(x), {other}]))\n"
+    )
+    affords = Budget.affords
+
+    def affords_some(self: Budget, function: cst.FunctionDef, abroad: bool, in_replica: bool) -> bool:
+        refused = "layer" in source_text(function) or function.name.value == "forward"
+        return not refused and affords(self, function, abroad, in_replica)
+
+    monkeypatch.setattr(Budget, "affords", affords_some)
     result = check_files(Selection([tmp_path / "train.py"]), Job(Settings(root=tmp_path)), jobs=1)
     assert [finding.code for finding in result.findings] == codes

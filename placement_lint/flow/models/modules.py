@@ -462,10 +462,17 @@ def _place_in(machine: Machine, value: Value) -> Value:
 
 def common_place(machine: Machine, module: Object | Symbol) -> Value:
     """Where everything below a module is; unknown if its parts are in different places."""
-    places = {place for _, place in placements(machine, module)}
-    if not places or module.id in machine.now[Replica].modules:
+    if module.id in machine.now[Replica].modules:
         return place_of(machine, module)
+    # A module without known tensors that has parts is not where it was built, but where these are.
+    places = {place for _, place in placements(machine, module)} or {
+        placed(machine, part) for part in reachable(machine, module).values() if not _has_parts(machine, part)
+    }
     return _place_in(machine, places.pop()) if len(places) == 1 and NONE not in places else machine.fresh()
+
+
+def _has_parts(machine: Machine, module: Object | Symbol) -> bool:
+    return isinstance(module, Object) and any(is_module(machine, child) for _, child in children(machine, module))
 
 
 def move(machine: Machine, module: Object | Symbol, target: Value, note_node: cst.CSTNode) -> None:
