@@ -403,6 +403,10 @@ def _question(machine: Machine, left: Value, right: Value, operator: type, node:
         _measure(question, left, right.value, operator)
         if flag is None and isinstance(left, Symbol):
             machine.question(left, text="").is_number(left)
+    if right == Const("") and operator is cst.Equal and isinstance(left, Symbol):
+        # A text is true unless it is this one, as a length is true unless it is 0.
+        question.measure(left, (0, 0), (0, 1))
+        machine.question(left, text="").measure(left, (0, 1))
     return question
 
 
