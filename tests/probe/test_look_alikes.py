@@ -181,6 +181,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "where_the_input_is": {"choice": "cuda"},
     },
     "distributed-sampler-misuse": {
+        "no_sampler": "each process has data of its own",
         "while": {"epochs": 1},
         "accelerate": REPAIRED,
         "conditional": REPAIRED,

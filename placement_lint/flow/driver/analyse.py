@@ -66,6 +66,7 @@ from placement_lint.flow.observers import (
     stale_forward_state,
     tied_weights,
     uncovered_parameters,
+    undivided_data,
     unsynced_parameters,
 )
 from placement_lint.flow.observers.placements import PlacementLog
@@ -100,6 +101,7 @@ LISTENING = (
     gradient_flow,
     tied_weights,
     unsynced_parameters,
+    undivided_data,
     repeated_reference,
     stale_forward_state,
     detached_parameters,

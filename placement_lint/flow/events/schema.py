@@ -950,7 +950,11 @@ class GlobalRankUsed(Event):
 
 @dataclass(frozen=True)
 class SamplerMisused(Event):
-    """``fault`` is ``no epoch`` (the same order each time), ``class`` (for a dataset) or ``shuffled`` (twice)."""
+    """What is wrong with the order of a loader's samples.
+
+    ``fault`` is ``no epoch`` (the same order each time), ``class`` (for a dataset), ``shuffled`` (twice), or
+    ``no share`` (each process goes through all of the data).
+    """
 
     fault: str
     trace: tuple[Note, ...] = ()

@@ -229,7 +229,8 @@ def _collated(machine: Machine, sample: Value, node: cst.CSTNode, rows: Rows) ->
         parts = tuple(
             machine.lift(lambda option: _collated(machine, option, node, rows), item) for item in items_of.items
         )
-        return Sequence(parts, items_of.exact)
+        # of a tuple too
+        return machine.new_list(Sequence(parts, items_of.exact), node)
     if isinstance(sample, Symbol) and modules.may_be_moved(machine, sample):
         return machine.fresh("batch")
     note = Note(node, "a batch comes out of the loader on the CPU here")

@@ -65,6 +65,8 @@ class Loaders(Notes):
     samplers_set: set[int] = noted(set)
     loops_setting: set[cst.For | cst.While] = noted(set)
     sets_any_epoch: bool = noted(bool)
+    # the ids of data sets of which the program takes parts
+    divided: set[int] = noted(set)
     # the program leaves it at forking the workers
     forks: bool = noted(lambda: True)
 
@@ -74,6 +76,8 @@ TENSORS = Slot("tensors")
 COLLATE = Slot("collate")
 ROWS = Slot("rows")
 WORKERS = Slot("workers")
+# Of a loader: it draws from all of its data set, in an order of its own.
+SHUFFLES = Slot("shuffles by itself")
 _TARGET = Slot("moves to")
 
 
@@ -93,6 +97,8 @@ def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
         machine.write(loader.id, "batch_sampler", batches)
     in_batches = machine.read(batches.id, "sampler") if isinstance(batches, Object) else None
     machine.write(loader.id, "sampler", given if in_batches is None else in_batches)
+    by_itself = name and given == NONE and batches in (None, NONE) and not arguments.spread
+    machine.write(loader.id, SHUFFLES, arguments.get(2, "shuffle") or NONE if by_itself else NONE)
     machine.lift(lambda order, one: _check_order(machine, order, one, node), arguments.get(2, "shuffle") or NONE, given)
     _check_generator(machine, arguments, node)
     _try_out(machine, loader, arguments, node)
@@ -162,12 +168,16 @@ def refill(machine: Machine, dataset: Object, tensors: Value) -> None:
 
 def subset(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``Subset(d, indices)`` yields what ``d`` yields."""
-    return arguments.get(0, "dataset") or machine.fresh()
+    dataset = arguments.get(0, "dataset") or machine.fresh()
+    machine.notes[Loaders].divided |= {option.id for _, option in alternatives(dataset) if isinstance(option, Object)}
+    return dataset
 
 
 def random_split(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     dataset = arguments.get(0, "dataset") or machine.fresh()
     lengths = content(machine, arguments.get(1, "lengths") or NONE)
+    if lengths is None or not lengths.exact:
+        subset(machine, name, arguments, node)
     _check_shuffle(machine, arguments.get(2, "generator") or NONE, node)
     return Sequence((dataset,) * (len(lengths.items) if lengths else 2), exact=lengths is not None)
 
@@ -273,6 +283,7 @@ def given_away(machine: Machine, given: Object) -> None:
 
 def note_epoch(machine: Machine, loader: Object, node: cst.CSTNode) -> None:
     """A loader is iterated: in another loop, after a DistributedSampler, and to train on it, that is an epoch."""
+    machine.signals.training.loader_iterated(machine, loader, node)
     if machine.now[NoGrad].count or machine.read(loader.id, _TARGET) is not None:
         # Whoever only evaluates gets the same in any order.
         return

@@ -153,6 +153,10 @@ def sample(machine: Machine, dataset: Symbol, node: cst.CSTNode) -> Value:
     return Sequence((image, machine.fresh("label"))) if moved else machine.fresh("sample")
 
 
+def is_dataset(machine: Machine, value: Symbol) -> bool:
+    return machine.read(value.id, _MADE_BY) is not None
+
+
 def has_fixed_size(dataset: Value | None) -> bool:
     return isinstance(dataset, Symbol) and dataset.type == _FIXED
 

@@ -87,6 +87,7 @@ class TrainingSignals:
         # a backward from a loss; one from an output of a DistributedDataParallel wrapper, with its position
         self.backward: Signal[Machine, Value, cst.CSTNode] = Signal()
         self.backward_through_ddp: Signal[Machine, Tensor, Object, Note] = Signal()
+        self.loader_iterated: Signal[Machine, Object, cst.CSTNode] = Signal()
         self.gradients_clipped: Signal[Machine, Value, str, cst.CSTNode] = Signal()
         self.gradients_zeroed: Signal[Machine, Object] = Signal()
         # ``dist.all_reduce(t)``
