@@ -14,8 +14,8 @@ from placement_lint.source.wording import source_text
 
 PAGE = Page(
     what="""\
-Reports an assignment of `os.environ["CUDA_VISIBLE_DEVICES"]` after CUDA is initialised, and a GPU index that a
-literal list of visible GPUs excludes.
+Reports an assignment of `os.environ["CUDA_VISIBLE_DEVICES"]` after CUDA is initialised, a GPU index that a literal
+list of visible GPUs excludes, and an option that the program uses both as the list and for the indices.
 """,
     why="""\
 The driver reads the variable once, when CUDA is initialised, and numbers the visible GPUs from 0.
@@ -50,7 +50,7 @@ model = nn.Linear(8, 4).to("cuda:0")
 - It is set for processes that start afterwards, or in a copy of the environment. This includes a process that has
   chosen its own GPU with `torch.cuda.set_device`.
 - It is set to its present value.
-- `os.environ.setdefault`; a list that is not literal.
+- `os.environ.setdefault`; a list that is not literal, unless the indices are taken from it.
 """,
     fix="""\
 There is no automatic fix. Set the variable before CUDA is initialised, best outside the program, and count from 0.
@@ -83,6 +83,8 @@ def check_number(event: InvisibleDevice) -> Iterator[Problem]:
     last = f"cuda:{count - 1} is the last" if count > 1 else "cuda:0 is the only one"
     shown = f"`{event.given}`" if event.given else repr(listed)
     when = f" where `{event.given}` is not 0" if event.given else ""
+    if event.several:
+        last, when = "GPUs are numbered from 0", f" where `{event.given}` is not a list such as 0 or 0,1"
     yield Problem(
         event.node,
         f"with CUDA_VISIBLE_DEVICES={shown}, {last}: `{event.how}` names a GPU that does not exist{when}",

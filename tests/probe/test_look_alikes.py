@@ -910,6 +910,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "visible-devices-misuse": {
         "asks_for_empty_text": REPAIRED,
+        "numbers_counted_anew": REPAIRED,
         "touched_otherwise": "it sets the variable on the path that does not initialise CUDA",
         "default_value": "the function is defined after the variable is set",
         "called_again": "it was set in time, to the same",

@@ -868,8 +868,10 @@ class InvisibleDevice(Event):
     indices: tuple[int, ...]
     visible: tuple[str, ...]
     set_here: Note
-    # the value that the program uses both as the list and as the number; the others are an example of it
+    # the value that the program uses both as the list and as the number, or as ``several`` numbers; the others are an
+    # example of it
     given: str = ""
+    several: bool = False
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ def check_data_parallel(machine: Machine, ids: Value, output: Value, node: cst.C
     """``DataParallel(module, ids, output)``"""
     if machine.path.excludes(_ON_GPU):
         return
+    visible_devices.name_listed(machine, ids, node)
     fault = _fault_of_ids(machine, ids) or _fault_of_output(machine, ids, output)
     scene = machine.scene
     scene = replace(scene, when=scene.when & _ON_GPU)

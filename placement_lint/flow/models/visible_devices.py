@@ -6,16 +6,29 @@ how many devices there are), and numbers what is visible from 0.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import libcst as cst
 
 from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU, Condition, answered, machines
 from placement_lint.flow.domain.record import replace
-from placement_lint.flow.domain.values import ABSENT, NONE, Choice, Const, Device, Fact, Symbol, Value, alternatives
+from placement_lint.flow.domain.values import (
+    ABSENT,
+    NONE,
+    Choice,
+    Const,
+    Device,
+    Fact,
+    Object,
+    Symbol,
+    Value,
+    alternatives,
+)
 from placement_lint.flow.events.schema import InvisibleDevice, Scene, VisibleDevicesLate
 from placement_lint.flow.models.ranks import Ranks
 from placement_lint.flow.state import imports
+from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.devices import Context, current_is_chosen
 from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
@@ -178,16 +191,36 @@ def name_device(
         machine.emit(InvisibleDevice(node, scene, source_text(how), (device.index,), entries, note))
 
 
+def name_listed(machine: Machine, ids: Value, node: cst.Call) -> None:
+    """``DataParallel(model, device_ids=[int(number) for number in args.gpus.split(",")])``"""
+    items = content(machine, ids)
+    for item in items.items if items is not None else ():
+        if isinstance(item, Symbol):
+            _name_again(machine, item, node, node)
+
+
 def _name_again(machine: Machine, number: Symbol, how: str | cst.CSTNode, node: cst.CSTNode) -> None:
-    """The number of a GPU is what alone is visible: whatever it is, it is numbered 0. The first use of it raises."""
+    """The number of a GPU is in the text that lists the visible ones, which are numbered from 0. The first use raises.
+
+    Where it is the whole text, it is 0, whatever the text is.
+    """
     where = machine.read(machine.module_frame, _SET)
     note = where.details if isinstance(where, Fact) else None
     set_to = machine.read(machine.module_frame, _VISIBLE, unset=NONE)
-    if not isinstance(note, Note) or all(option != number for _, option in alternatives(set_to)):
+    listed = next((one for one in _sources(number) if any(one == option for _, option in alternatives(set_to))), None)
+    if not isinstance(note, Note) or listed is None:
         return
-    if machine.notes[VisibleDevices].again.setdefault(number, node) is node:
-        text = number.text or "the number"
-        machine.emit(InvisibleDevice(node, machine.scene, source_text(how), (1,), ("1",), note, text))
+    if machine.notes[VisibleDevices].again.setdefault(listed, node) is node:
+        text, several = listed.text or "the number", listed != number
+        machine.emit(InvisibleDevice(node, machine.scene, source_text(how), (1,), ("1",), note, text, several))
+
+
+def _sources(number: Symbol) -> Iterator[Symbol]:
+    """A number, and what it is a part of: the text that was split."""
+    part: Symbol | Object | None = number
+    while isinstance(part, Symbol):
+        yield part
+        part = part.parent
 
 
 def look_at_imports(machine: Machine, module: cst.Module) -> None:
