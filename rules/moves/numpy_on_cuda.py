@@ -64,12 +64,13 @@ print(scores.argmax(dim=1).cpu().numpy())
 def check(event: HostRead) -> Iterator[Problem]:
     if event.guard is not None:
         return
+    which = "each of its tensors" if event.inside else "it"
     copy = "detach().cpu()" if event.tensor.role is Role.PARAMETER else "cpu()"
     yield Problem(
         event.node,
         f"`{event.label}` is on {describe(event.tensor.place)}: `{event.how}` raises TypeError",
         event.tensor.history,
-        advice="copy it to the host first with `.cpu()`",
+        advice=f"copy {which} to the host first with `.cpu()`",
         rewrite=None if event.inside else safe(f"copy it to the host with `.{copy}`", appended(event.source, copy)),
         facts={
             "place": place_fact(event.tensor.place),

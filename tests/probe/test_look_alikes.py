@@ -455,6 +455,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "numpy-on-cuda": {
         "sizes_of_arrays": "nothing is copied to the host",
+        "sums_of_trainable": REPAIRED,
         "columns_of_output": REPAIRED,
         "told_by_dtype": {"place": "cpu"},
         "array_put_there": "it is an array",
@@ -616,6 +617,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "data_and_clone": {"how": ".detach()"},
         "first_of_generator": "the generator is not used up",
         "leaf_on_device": {"asked": "afterwards"},
+        "list_of_generators": "the optimizers get leaves only",
+        "trainable": "the optimizers get leaves only",
         "left_before": "the generator is not used up",
         "lists": {"how": "empty", "listed": True},
         "sorted": {"how": "empty", "listed": True},

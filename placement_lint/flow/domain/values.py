@@ -572,8 +572,12 @@ class Parameters:
     named: bool = False
     # only parameters that require gradients at the time of iteration
     trainable: bool = False
-    # the identity of the generator
+    # the identity of the generator; none for the parameters themselves, as the items of a list
     uid: int = field(default=0, compare=False)
+
+    def listed(self) -> Parameters:
+        """The item of a list that stands for each of the parameters."""
+        return replace(self, uid=0)
 
 
 @record(frozen=True)

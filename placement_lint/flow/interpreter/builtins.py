@@ -495,7 +495,7 @@ def _listed(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 
     def make(value: Value) -> Value:
         if isinstance(value, Parameters):
-            return machine.new_list(Sequence((replace(value, uid=0),), exact=False), node)
+            return machine.new_list(Sequence((value.listed(),), exact=False), node)
         items = iteration.items_of(machine, value)
         if items is None:
             items = Sequence((iteration.element(machine, value, _written(node, 0)),), exact=False)

@@ -177,7 +177,8 @@ def _items(machine: Machine, elements: Many[cst.BaseElement]) -> Sequence:
     for element in elements:
         value = evaluate(machine, element.value)
         if type(element) in _STARRED:
-            inner = Sequence((value,), exact=False) if isinstance(value, Parameters) else content(machine, value)
+            each = Sequence((value.listed(),), exact=False) if isinstance(value, Parameters) else None
+            inner = each or content(machine, value)
             exact = inner is not None and inner.exact
             before = len(items) if before is None and not exact else before
             items.extend(inner.items if inner is not None else ())
@@ -308,13 +309,24 @@ def _guard(machine: Machine, loop: cst.CompFor) -> Condition:
 def _list_comprehension(machine: Machine, node: cst.ListComp | cst.SetComp | cst.GeneratorExp) -> Value:
     iterable = evaluate(machine, node.for_in.iter)
     values, exact = _comprehended(machine, node.for_in, lambda: evaluate(machine, node.elt), iterable)
-    if isinstance(iterable, Parameters) and any(reads_attribute(test, "requires_grad") for test in node.for_in.ifs):
-        values = [replace(iterable, named=False, trainable=True, uid=0)]
+    filtered = any(reads_attribute(test, "requires_grad") for test in node.for_in.ifs)
+    if isinstance(iterable, Parameters) and filtered and _is_parameter(iterable, node):
+        values = [replace(iterable.listed(), named=False, trainable=True)]
     made = _new_list(machine, Sequence(tuple(values), exact), node)
     if isinstance(node, cst.GeneratorExp):
         return gradients.over(machine, made, iterable)
     gradients.consume(machine, iterable, node)
     return made
+
+
+def _is_parameter(parameters: Parameters, node: cst.ListComp | cst.SetComp | cst.GeneratorExp) -> bool:
+    """Whether a comprehension over parameters yields the parameters themselves: `p`, not `p.sum()`."""
+    bound: cst.CSTNode = node.for_in.target
+    if parameters.named and isinstance(bound, cst.Tuple) and len(bound.elements) == 2:
+        bound = bound.elements[1].value
+    elif parameters.named:
+        return False
+    return isinstance(bound, cst.Name) and isinstance(node.elt, cst.Name) and bound.value == node.elt.value
 
 
 def _dict_comprehension(machine: Machine, node: cst.DictComp) -> Value:

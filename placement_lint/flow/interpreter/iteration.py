@@ -135,8 +135,8 @@ def items_of(machine: Machine, iterable: Value) -> Sequence | None:
 
 
 def step(machine: Machine, item: Value) -> Value:
-    """The value that an item of a list yields: the item itself, or a parameter if the item is a view of parameters."""
-    return a_parameter(machine, item) if isinstance(item, Parameters) else item
+    """The value that an item of a list yields: the item itself, or a parameter if it stands for each of several."""
+    return a_parameter(machine, item) if isinstance(item, Parameters) and not item.uid else item
 
 
 def _element_of_instance(machine: Machine, instance: Object, cls: Class, node: cst.CSTNode) -> Value:

@@ -20,6 +20,7 @@ from placement_lint.flow.domain.values import (
     Kind,
     Mapping,
     Object,
+    Parameters,
     Partial,
     Sequence,
     StateDict,
@@ -116,7 +117,8 @@ def _chain(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
     items: list[Value] = []
     for value in arguments.positional:
         inner = content(machine, value)
-        items.extend(inner.items if inner is not None else (value,))
+        item = value.listed() if isinstance(value, Parameters) else value
+        items.extend(inner.items if inner is not None else (item,))
     return gradients.over(machine, machine.new_list(Sequence(tuple(items), exact=False), node), NONE)
 
 

@@ -24,6 +24,7 @@ from placement_lint.flow.domain.values import (
     Loaded,
     Mapping,
     Object,
+    Parameters,
     Sequence,
     Slice,
     StateDict,
@@ -235,14 +236,20 @@ def _item_of_sequence(machine: Machine, sequence: Sequence, key: Value) -> Value
             return sequence.items[position] if known else machine.fresh()
         if sequence.around is not None:
             return sequence.items[position] if sequence.has_in_place(position) else machine.fresh()
-        return iteration.step(machine, sequence.items[position if 0 <= position < len(sequence.items) else -1])
+        return _one_of(machine, sequence.items[position if 0 <= position < len(sequence.items) else -1])
     machine.signals.program.values_collected(machine, sequence.items)
     if isinstance(key, Slice):
         return _sliced(sequence, key)
     if sequence.items and not isinstance(key, Const):
         # In a loop that fills the list, the index usually refers to the last item.
-        return sequence.items[-1] if sequence.exact else iteration.step(machine, sequence.items[-1])
+        return _one_of(machine, sequence.items[-1])
     return machine.fresh()
+
+
+def _one_of(machine: Machine, item: Value) -> Value:
+    """The item at an uncertain position, which may be another generator of parameters than ``item``."""
+    item = iteration.step(machine, item)
+    return replace(item, uid=machine.new_id()) if isinstance(item, Parameters) else item
 
 
 def _sliced(sequence: Sequence, key: Slice) -> Sequence:
