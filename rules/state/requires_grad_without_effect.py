@@ -9,14 +9,14 @@ from placement_lint.finding import Severity
 from placement_lint.flow.events.schema import GradFlagAssigned
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import claimed
-from placement_lint.rewriting import called_with_value, renamed_attribute, safe
+from placement_lint.rewriting import called_with_value, renamed_attribute, safe, unsafe
 from placement_lint.rule import Page, Problem, Replay, Rewrite, Rule
 
 PAGE = Page(
     what="""\
 Reports an assignment to a misspelt `requires_grad` of a tensor, Parameter or module (`require_grad`,
-`requires_gradient` …), and `module.requires_grad = False` on an `nn.Module`. On a tensor that asks for no gradient
-anyway, such as one for a buffer, it is an info.""",
+`requires_gradient` …), and `module.requires_grad = False` on an `nn.Module`. Where the flag has that value anyway, it
+is an info: on a tensor for a buffer, or `= True` on a module whose parameters nothing has frozen.""",
     why="""\
 Python silently creates a new attribute. A module has no such flag: `nn.Module.__setattr__`
 (torch/nn/modules/module.py) stores a plain bool, and every parameter keeps its own `requires_grad`. Parameters that
@@ -45,7 +45,8 @@ print([p.requires_grad for p in backbone.parameters()])
 """,
     fix="""\
 Write the correct name, or call `requires_grad_` on the module. Safe if freezing is intended: parameters that were
-trained by accident stop training. The name is not corrected on a tensor that is computed from others, whose flag
+trained by accident stop training. Unsafe if a module gets another value than `False` and it is unknown whether its
+parameters are frozen. The name is not corrected on a tensor that is computed from others, whose flag
 cannot be set.
 """,
 )
@@ -56,13 +57,14 @@ def check(event: GradFlagAssigned) -> Iterator[Problem]:
         return
     effect = "only sets an attribute of the module" if event.on_module else "only creates a new attribute"
     right = f"call `{event.owner}.requires_grad_({event.value})`" if event.on_module else "write `requires_grad`"
-    if event.plain and event.value == "False":
+    facts = {"module": event.on_module, "name": event.name, "value": event.value == "True"}
+    if event.value == str(event.before):
         yield Problem(
             event.node,
-            f"`{event.label} = False` {effect}, and the tensor asks for no gradient anyway",
+            f"`{event.label} = {event.value}` {effect}, and {_already(event)}",
             advice="delete the line",
             severity=Severity.INFO,
-            facts={"module": False, "name": event.name, "value": False},
+            facts=facts,
         )
         return
     yield Problem(
@@ -70,14 +72,22 @@ def check(event: GradFlagAssigned) -> Iterator[Problem]:
         f"`{event.label} = {event.value}` {effect}: the parameters silently stay as they are",
         advice=right,
         rewrite=_set_flag(event),
-        facts={"module": event.on_module, "name": event.name, "value": event.value == "True"},
+        facts=facts,
         replay=Replay(watch=(claimed(event.node, _has_effect(event), "the assignment has no effect"),)),
     )
 
 
+def _already(event: GradFlagAssigned) -> str:
+    if not event.on_module:
+        return "the tensor asks for no gradient anyway"
+    return "its parameters train anyway" if event.before else "its parameters are frozen already"
+
+
 def _set_flag(event: GradFlagAssigned) -> Rewrite | None:
     if event.on_module:
-        return safe("set the flag of its parameters", called_with_value(event.node, "requires_grad_"))
+        # `True` would also unfreeze parameters that something unknown has frozen on purpose.
+        fix = unsafe if event.before is None and event.value != "False" else safe
+        return fix("set the flag of its parameters", called_with_value(event.node, "requires_grad_"))
     return safe("write the correct name", renamed_attribute(event.node, "requires_grad")) if event.leaf else None
 
 

@@ -771,6 +771,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "method": REPAIRED,
         "other_objects": "its objects are neither modules nor tensors",
         "own_attribute": "the module reads the attribute itself",
+        "trained_again": REPAIRED,
         "own_flag": "the module reads the attribute itself",
         "found_by_class": {"module": False},
         "parameters": {"module": False},

@@ -806,8 +806,8 @@ class GradFlagAssigned(Event):
     on_module: bool
     # a tensor whose flag may be assigned: it was not computed from others
     leaf: bool
-    # a tensor for which nothing requested gradients: its flag is False
-    plain: bool
+    # the flag that the tensor, or all parameters of the module, had until then; None if that is unknown
+    before: bool | None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from placement_lint.flow.domain.path_condition import answered
 from placement_lint.flow.domain.values import Class, Kind, Object, Role, Symbol, Tensor, Value
 from placement_lint.flow.events.schema import GradFlagAssigned
 from placement_lint.flow.interpreter import builtins
-from placement_lint.flow.models import gradients, modules
+from placement_lint.flow.models import gradients, modules, trainable
 from placement_lint.flow.state.classes import find, resolution_order
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
@@ -25,9 +25,18 @@ def check(machine: Machine, owner: Value, name: str, node: cst.CSTNode, text: st
         return
     label = source_text(text)
     leaf = isinstance(owner, Tensor) and (owner.role is Role.PARAMETER or bool(owner.uid))
-    plain = isinstance(owner, Tensor) and owner.role is Role.PLAIN and gradients.are_not_asked_for(machine, owner)
     written, thing = source_text(_written(node)), label.removesuffix(f".{name}")
-    machine.emit(GradFlagAssigned(node, machine.scene, label, thing, name, written, on_module, leaf, plain))
+    machine.emit(
+        GradFlagAssigned(node, machine.scene, label, thing, name, written, on_module, leaf, _before(machine, owner))
+    )
+
+
+def _before(machine: Machine, owner: Value) -> bool | None:
+    """The flag that a tensor, or all parameters of a module, had until now; None if that is unknown."""
+    if isinstance(owner, (Object, Symbol)):
+        return trainable.present_flag(machine, owner)
+    plain = isinstance(owner, Tensor) and owner.role is Role.PLAIN and gradients.are_not_asked_for(machine, owner)
+    return False if plain else None
 
 
 def _written(node: cst.CSTNode) -> cst.CSTNode:

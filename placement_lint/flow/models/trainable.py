@@ -8,12 +8,15 @@ import libcst as cst
 
 from placement_lint.flow.api.torch_names import LIBRARY_CRITERIA
 from placement_lint.flow.domain.values import (
+    NONE,
     TRUE,
     Class,
+    Fact,
     Kind,
     Mapping,
     Object,
     Parameters,
+    Symbol,
     Tensor,
     Value,
     alternatives,
@@ -31,6 +34,22 @@ def flagged(machine: Machine, parts: frozenset[int], flag: Value, node: cst.CSTN
     if flag != TRUE:
         machine.notes[ModuleNotes].ever_frozen |= parts
     machine.signals.modules.requires_grad_set(machine, parts, flag, node)
+
+
+def present_flag(machine: Machine, module: Object | Symbol) -> bool | None:
+    """``requires_grad`` of all parameters of a module; None if that is unknown, or if they differ."""
+    below, noted = frozenset(modules.reachable(machine, module)), machine.notes[ModuleNotes]
+    parts = modules.registered_below(machine, module) if isinstance(module, Object) else below
+    frozen = {part for part in parts if _is_surely_frozen(machine, part)}
+    if below <= frozen:
+        return False if all(gradients.flag_of(machine, part) is None for part in parts - frozen) else None
+    trains = isinstance(module, Object) and has_own_parameters(machine, module)
+    return True if trains and parts.isdisjoint(noted.ever_frozen | noted.given_away) else None
+
+
+def _is_surely_frozen(machine: Machine, part: int) -> bool:
+    flags = alternatives(machine.restrict(machine.read(part, gradients.ASKED, unset=NONE)))
+    return all(isinstance(flag, Fact) and flag.name == "frozen" for _, flag in flags)
 
 
 def flags(machine: Machine, value: Value | None) -> list[Value]:
