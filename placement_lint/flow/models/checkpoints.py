@@ -500,7 +500,7 @@ def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:
         # What the program itself saves from the CPU goes back there.
         machine.notes[Checkpoints].harmless.add(node)
         return
-    joined = next((visit for visit in visits if visit.joined is not None), None)
+    joined = next((one for one in visits if one.joined is not None and ranks.may_share_machine(one.scene.when)), None)
     if joined is not None and joined.joined is not None:
         # There are ranks, on a machine with GPUs for them, or this is not reached.
         machine.emit(LoadedWhereSaved(node, joined.scene, joined.file, "ranks", joined.joined, "", only_state, name))

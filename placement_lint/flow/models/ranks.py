@@ -199,6 +199,11 @@ def joined_when(machine: Machine) -> Condition:
     return any_of(guard for guard, option in groups if isinstance(option, Fact))
 
 
+def may_share_machine(when: Condition) -> bool:
+    """Whether several ranks may use the GPUs of one machine: of one that has one GPU, a rank has it for itself."""
+    return (when & machines(MANY_GPUS)).possible
+
+
 def may_lack_gpus(machine: Machine) -> bool:
     """Whether the process group was joined with a backend other than NCCL, which works without a GPU."""
     groups = alternatives(machine.restrict(machine.read(machine.module_frame, _GROUP, unset=NONE)))
@@ -399,6 +404,7 @@ def finish(machine: Machine) -> None:
             and not used.scene.reach.excludes(group.scene.reach)
             # where the program may as well choose the CPU it is not made for several GPUs
             and used.scene.reach.implies(used.scene.when)
+            and may_share_machine(used.scene.reach & group.scene.reach)
         }
         if uses:
             first, *others = uses.values()
