@@ -289,6 +289,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "numbers_saved": "there are no tensors in what is loaded",
         "file_of_each_split": "there are no tensors in what is loaded",
         "number_of_gpu": "it never runs without the GPU that it was saved from",
+        "number_of_gpu_in_settings": "it never runs without the GPU that it was saved from",
         "one_gpu_a_node": "no other rank is on its machine",
         "file_of_parameter": {"saved_on": "cpu"},
         "corpus_under_a_name": {"saved_on": "cpu"},

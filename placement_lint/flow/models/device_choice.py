@@ -124,7 +124,7 @@ def used(
             answer.question.say(chooses_cpu=answer.given)
     entry = machine.now[Calls].entry
     options = [
-        (option, isinstance(place, Device))
+        (option, isinstance(place, Device) or _is_number(option))
         for _, place in places
         if (option := _option(place)) is not None and not _is_item(option) and not entry
     ]
@@ -240,6 +240,11 @@ def _option(place: Place | None) -> Symbol | None:
     """The command-line option that a device, or its index, comes from."""
     symbol = place.index if isinstance(place, Device) else place
     return symbol if isinstance(symbol, Symbol) and is_option(symbol) else None
+
+
+def _is_number(option: Symbol) -> bool:
+    """Whether an option is a number by default: ``x.to(args.gpu)`` then goes to the GPU of that number."""
+    return option.preferred is not None and type(option.preferred.value) is int
 
 
 def _is_item(option: Symbol) -> bool:
