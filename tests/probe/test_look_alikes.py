@@ -950,6 +950,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "wrapper-attribute-read": {
         "iterated": REPAIRED,
+        "function_by_name": REPAIRED,
         "never_wrapped": {"wrapper": ""},
         "private": REPAIRED,
         "first_layer_of_a_library": "what is read belongs to no wrapper",

@@ -651,7 +651,8 @@ def read_attribute(machine: Machine, wrapper: Object, name: str, node: cst.CSTNo
     own = machine.read(wrapper.id, name)
     if own is not None:
         return own
-    if not has_attribute(machine, wrapper, name) and not machine.now[Around].expecting_attribute_errors:
+    expected = machine.now[Around].expecting_attribute_errors or machine.runs_one_of_many
+    if not has_attribute(machine, wrapper, name) and not expected:
         kind = kind_of(wrapper)
         wrapped = Note(wrapper.node, f"wrapped in {kind} here")
         machine.emit(WrapperAttributeRead(node, machine.scene, text, kind, name, wrapped))
@@ -668,7 +669,7 @@ def lacks_operation(machine: Machine, owner: Object, operation: str, node: cst.C
     cls = owner.cls
     if isinstance(cls, Class) and any(_adds(machine, cls, name) for name in (operation, "__getitem__")):
         return False
-    if machine.does_without("TypeError"):
+    if machine.does_without("TypeError") or machine.runs_one_of_many:
         return True
     note = Note(owner.node, "wrapped here")
     machine.emit(WrapperAttributeRead(node, machine.scene, machine.text(written), kind_of(owner), operation, note))

@@ -872,6 +872,18 @@ class Machine:
         """Whether the running code was looked up by its name, ``getattr(hub, name)``: failing names are not meant."""
         return any(answer.given and answer.question.by_name for cube in self.path.cubes for answer in cube.answers)
 
+    @property
+    def runs_one_of_many(self) -> bool:
+        """Whether a running function was itself looked up so: one that cannot take what it is given is not meant."""
+        named = {
+            answer.question.subject[2]
+            for cube in self.path.cubes
+            for answer in cube.answers
+            if answer.given and answer.question.by_name and isinstance(answer.question.subject, tuple)
+        }
+        running = (frame.function for frame in self.frames if frame.receiver is None) if named else ()
+        return any(function is not None and Const(function.name) in named for function in running)
+
     def note_site(self, node: cst.CSTNode) -> None:
         """Record, for a call in a plain function of another file, the call that led to it."""
         if self.project is not None and (site := self.site) is not None:
