@@ -664,7 +664,11 @@ def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode, moves: bo
         if moves and isinstance(value, Object) and isinstance(held := machine.read(value.id, MAPPING), Mapping):
             # entries may have been added
             machine.write(value.id, MAPPING, replace(held, rest=held.rest or machine.fresh()))
-    return FALSE if _asks_for_proxy(arguments, node) else machine.fresh(node)
+    if _asks_for_proxy(arguments, node):
+        return FALSE
+    answer = machine.fresh(node)
+    wrappers.given_for(machine, answer, arguments.values())
+    return answer
 
 
 def _asks_for_proxy(arguments: Arguments, node: cst.CSTNode) -> bool:

@@ -7,7 +7,7 @@ inputs, and their outputs are gathered by concatenation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from typing import TypeGuard
@@ -80,6 +80,8 @@ from placement_lint.rule import Note
 _IDS = Slot("device ids")
 _OUTPUT = Slot("output device")
 _DIM = Slot("dim")
+# Of an unknown value: the wrappers that the code which returned it was given.
+_TELLS_OF = Slot("tells of wrappers")
 # Of a wrapper whose ids are an option: Const of the nodes that had moved the module by then
 _MOVES = Slot("moved before it was wrapped")
 DATA_PARALLEL = "torch.nn.DataParallel"
@@ -652,7 +654,7 @@ def read_attribute(machine: Machine, wrapper: Object, name: str, node: cst.CSTNo
     if own is not None:
         return own
     expected = machine.now[Around].expecting_attribute_errors or machine.runs_one_of_many
-    if not has_attribute(machine, wrapper, name) and not expected:
+    if not has_attribute(machine, wrapper, name) and not expected and not _is_told(machine, wrapper):
         kind = kind_of(wrapper)
         wrapped = Note(wrapper.node, f"wrapped in {kind} here")
         machine.emit(WrapperAttributeRead(node, machine.scene, text, kind, name, wrapped))
@@ -669,11 +671,29 @@ def lacks_operation(machine: Machine, owner: Object, operation: str, node: cst.C
     cls = owner.cls
     if isinstance(cls, Class) and any(_adds(machine, cls, name) for name in (operation, "__getitem__")):
         return False
-    if machine.does_without("TypeError") or machine.runs_one_of_many:
+    if machine.does_without("TypeError") or machine.runs_one_of_many or _is_told(machine, owner):
         return True
     note = Note(owner.node, "wrapped here")
     machine.emit(WrapperAttributeRead(node, machine.scene, machine.text(written), kind_of(owner), operation, note))
     return True
+
+
+def given_for(machine: Machine, answer: Symbol, arguments: Iterable[Value]) -> None:
+    """Unknown code was given these arguments: its answer may tell which of them are wrappers."""
+    options = {option for value in arguments for _, option in alternatives(value)}
+    wrappers = tuple(option for option in options if isinstance(option, Object) and option.kind is Kind.WRAPPER)
+    if wrappers:
+        machine.write(answer.id, _TELLS_OF, Sequence(wrappers))
+
+
+def _is_told(machine: Machine, wrapper: Object) -> bool:
+    """Whether, on each way here, such an answer for the wrapper was tested: ``if is_wrapped(model)``."""
+
+    def tells(subject: object) -> bool:
+        known = machine.read(subject.id, _TELLS_OF) if isinstance(subject, Symbol) else None
+        return isinstance(known, Sequence) and wrapper in known.items
+
+    return all(any(tells(answer.question.subject) for answer in cube.answers) for cube in machine.path.cubes)
 
 
 def has_attribute(machine: Machine, wrapper: Object, name: str) -> bool:
