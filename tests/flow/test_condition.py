@@ -24,6 +24,7 @@ from placement_lint.flow.domain.path_condition import (
     machines,
     told_apart,
 )
+from placement_lint.flow.state.machine import narrowed
 
 CUDA, DEBUG = asked(source="args.cuda"), asked(source="args.debug")
 DP, DDP = asked(rivals="mode", source='mode == "dp"'), asked(rivals="mode", source='mode == "ddp"')
@@ -105,6 +106,14 @@ def test_the_negation_of_a_widened_condition_is_certain_and_its_own_negation_is_
     assert wide.negation.negation.widened
     assert (wide & answered(DEBUG, True)).widened
     assert (wide.negation & answered(DEBUG, True)).certain
+
+
+def test_nothing_is_certain_in_a_branch_where_a_widened_test_fails() -> None:
+    questions = [asked(source=f"q{number}") for number in range(20)]
+    wide = any_of(answered(one, True) & answered(other, True) for one, other in itertools.pairwise(questions))
+    inside = narrowed(answered(CUDA, True), wide.negation, wide)
+    assert inside.possible
+    assert not inside.certain
 
 
 @pytest.mark.parametrize(("one", "other"), list(itertools.product(ATOMS, repeat=2)))

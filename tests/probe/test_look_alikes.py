@@ -950,6 +950,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "wrapper-attribute-read": {
         "iterated": REPAIRED,
+        "told_by_library": REPAIRED,
         "function_by_name": REPAIRED,
         "never_wrapped": {"wrapper": ""},
         "private": REPAIRED,

@@ -398,6 +398,11 @@ class Condition:
         return 1 + sum(map(_count, self.cases)) // _EASY
 
     @property
+    def at_most(self) -> Condition:
+        """Where this may hold, if something unknown holds as well."""
+        return _of(self.cases, WIDENED)
+
+    @property
     def negation(self) -> Condition:
         return _negation(self)
 

@@ -109,7 +109,7 @@ class Exit:
     def since(self, fork: Condition) -> Condition:
         """What the path adds to that at the fork: both together may have too many cases to be certain."""
         added = self.path.given(fork)
-        return added if added.certain or self.guard is None else self.guard
+        return added if added.certain or self.guard is None or not self.guard.possible else self.guard
 
 
 @dataclass
@@ -543,7 +543,7 @@ class Machine:
         outer, newest = self.alternatives, self.newest
         denied = branches[0][0] if len(branches) == 2 else NEVER
         feasible = [
-            (inside, guard, run) for guard, run in branches if (inside := _narrowed(path, guard, denied)).possible
+            (inside, guard, run) for guard, run in branches if (inside := narrowed(path, guard, denied)).possible
         ]
         # What the program tests before branches that would be possible if nothing before had raised.
         unseen = NEVER
@@ -554,8 +554,8 @@ class Machine:
         exits, whole = [], True
         for inside, guard, run in feasible:
             self.path = inside
-            self.reach = reached = _narrowed(reach, guard, denied) if asks else reach
-            self.tested = asked = _narrowed(tested, guard, denied) if asks else tested
+            self.reach = reached = narrowed(reach, guard, denied) if asks else reach
+            self.tested = asked = narrowed(tested, guard, denied) if asks else tested
             self.alternatives = (*outer, guard) if decides else outer
             if len(feasible) == 1:
                 exited = [len(scope.exits) for scope in self.scopes]
@@ -1041,15 +1041,15 @@ def _is_setting(choice: Choice) -> bool:
     return all(isinstance(option, (Const, Device, External)) for _, option in choice.alternatives)
 
 
-def _narrowed(condition: Condition, guard: Condition, denied: Condition) -> Condition:
+def narrowed(condition: Condition, guard: Condition, denied: Condition) -> Condition:
     """The condition inside a branch: with the guard, or without the denied condition.
 
-    The denied condition may be widened from too many cases, and exclude everything. Then it is ignored.
+    The denied condition may be widened from too many cases, and exclude everything: then nothing is certain here.
     """
     if guard is not denied.negation:
         return condition & guard
     rest = condition.but_not(denied)
-    return rest if rest.possible or not denied.widened else condition
+    return rest if rest.possible or not denied.widened else condition.at_most
 
 
 def _bounded(condition: Condition, otherwise: Condition) -> Condition:
