@@ -325,3 +325,77 @@ def test_a_killed_fix_leaves_the_old_file_or_the_new_one(write: Write, project: 
         data = file.read_bytes()
         assert len(data) == 3_000_000
         assert len(set(data)) == 1
+
+
+class TestMapLocation:
+    """``map_location="cpu"`` is a safe fix if no tensor of the file is used where it is."""
+
+    PROGRAM = """\
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+net = nn.Linear(8, 4).to(device)
+path, own, total = "model.pth", net.state_dict(), {}
+
+
+def scores(bank):
+    return torch.mm(bank[0], net.weight.t())
+
+
+loaded = torch.load(path)
+net.load_state_dict(loaded["net"])
+"""
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            'print(loaded["best"], "%s %s" % (loaded["a"], loaded["b"]), "{}".format(loaded["best"]))',
+            'rounds = range(loaded["round"] + 1, 10)',
+            'total["epoch"] = loaded["epoch"]',
+            'net.epoch = loaded["epoch"]',
+            'bank = loaded["bank"] if "bank" in loaded else None; print(bank is None)',
+            'net.load_state_dict({key.replace("module.", ""): value for key, value in loaded["ema"].items()})',
+            'own.update({k: v for k, v in loaded["net"].items() if v.shape == own[k].shape}); net.load_state_dict(own)',
+            'for name, part in net.named_parameters(): part.data.copy_(loaded["net"][name])',
+        ],
+    )
+    def test_nothing_is_used_where_it_is(self, write: Write, capsys: Capture, line: str) -> None:
+        assert self._applicability(write, capsys, line) == "safe"
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            'torch.mm(loaded["bank"], net.weight)',
+            'net.weight @ loaded["bank"]',
+            'net(loaded["images"])',
+            'scores(loaded["bank"])',
+            'scores([loaded["bank"]])',
+            'total["bank"] = loaded["bank"]; scores(total["bank"])',
+            'print(net.weight.max() > loaded["best"])',
+            'weights, bank = loaded["both"]',
+            'net.bank = loaded["bank"]',
+            'total.update(loaded["banks"])',
+            'scores(dict(loaded)["bank"])',
+            "torch.mm(loaded.bank, net.weight)",
+            'loss = nn.CrossEntropyLoss(loaded["weights"])',
+            'shifted = loaded["mean"].clone()',
+        ],
+    )
+    def test_something_is(self, write: Write, capsys: Capture, line: str) -> None:
+        assert self._applicability(write, capsys, line) == "unsafe"
+
+    def test_a_function_gives_a_part_of_it_back(self, write: Write, capsys: Capture) -> None:
+        text = "def bank():\n    loaded = torch.load(path)\n    net.load_state_dict(loaded['net'])\n    return {}\n"
+        program = self.PROGRAM.partition("loaded = ")[0]
+        for given, expected in (("loaded['bank']", "unsafe"), ("loaded['epoch']", "safe")):
+            assert self._of(write, capsys, program + text.format(given)) == expected
+
+    def _applicability(self, write: Write, capsys: Capture, line: str) -> str:
+        return self._of(write, capsys, f"{self.PROGRAM}{line}\n")
+
+    def _of(self, write: Write, capsys: Capture, program: str) -> str:
+        write("a.py", program)
+        main(["check", "--select", "DPL603", "--format", "json", "--no-cache", "a.py"])
+        (finding,) = json.loads(capsys.readouterr().out)["findings"]
+        return str(finding["fix"]["applicability"])

@@ -56,8 +56,9 @@ model.load_state_dict(torch.load("model.pth", map_location="cpu"))
 - safetensors, `load_state_dict_from_url` and other loaders.
 """,
     fix="""\
-`map_location="cpu"`: safe if the value only goes into `load_state_dict`, which copies it to the device of the
-parameters. Unsafe otherwise, because other uses find it on the CPU.
+`map_location="cpu"`: safe if the tensors of the file only go into `load_state_dict` or `copy_`, which copy them to the
+device of the parameters, and all else is printed or a number or setting by its use or name, such as `epoch`. Unsafe
+otherwise, because other uses find them on the CPU.
 """,
 )
 

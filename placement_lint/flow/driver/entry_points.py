@@ -33,7 +33,7 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.incremental.definition_memo import Definition, Outcomes
 from placement_lint.flow.interpreter import calls
-from placement_lint.flow.models import frameworks, lightning, modules, visible_devices
+from placement_lint.flow.models import checkpoints, frameworks, lightning, modules, visible_devices
 from placement_lint.flow.observers import alloc_in_forward, stale_forward_state
 from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.budget import ABROAD_FOR_UNCALLED
@@ -114,7 +114,8 @@ def _by_itself(machine: Machine, entry: cst.CSTNode) -> Iterator[None]:
 def _look_at_function(machine: Machine, function: Function) -> None:
     with _by_itself(machine, _name(function)):
         arguments = calls.unknown_arguments(machine, function, skip_first=False)
-        calls.call_function(machine, function, arguments, _name(function))
+        result = calls.call_function(machine, function, arguments, _name(function))
+        checkpoints.used(machine, result)
 
 
 def _name(function: Function) -> cst.CSTNode:
@@ -312,6 +313,6 @@ def _look_at_method(machine: Machine, instance: Object, method: Function) -> Non
         stale_forward_state.call_again(machine, instance, call)
         machine.now[Calls].in_forward.pop()
     else:
-        run()
+        checkpoints.used(machine, run())
     machine.store.roll_back()
     machine.dead, machine.path, machine.reach = False, ALWAYS, ALWAYS

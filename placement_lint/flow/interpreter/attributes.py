@@ -472,6 +472,7 @@ def _write(
     machine: Machine, owner: Value, name: str, value: Value, node: cst.CSTNode, text: str | cst.CSTNode
 ) -> Value:
     note_other(machine, owner, node)
+    checkpoints.used(machine, value)
     if isinstance(owner, Object) and _set_property(machine, owner, name, value, node):
         return NONE
     if name == "grad":

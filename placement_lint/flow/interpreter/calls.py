@@ -40,6 +40,7 @@ from placement_lint.flow.domain.values import (
     Placed,
     Role,
     Sequence,
+    StateDict,
     Super,
     Symbol,
     Tensor,
@@ -137,12 +138,9 @@ def _call(machine: Machine, callee: Value, arguments: Arguments, node: cst.Call)
     if isinstance(callee, Function):
         return call_function(machine, callee, arguments, node)
     if isinstance(callee, Bound):
+        if callee.function is None and not isinstance(callee.receiver, StateDict):
+            checkpoints.given(machine, callee.name, arguments)
         return _call_bound(machine, callee, arguments, node)
-    if isinstance(callee, Class):
-        return instantiate(machine, callee, arguments, node)
-    if isinstance(callee, External):
-        result = library.call(machine, callee.name, arguments, node)
-        return cuda_guards.left_on_host(result, callee.guard) if callee.guard is not None else result
     if isinstance(callee, Partial):
         merged = {**dict(callee.keywords), **arguments.keywords}
         return call(
@@ -151,6 +149,13 @@ def _call(machine: Machine, callee: Value, arguments: Arguments, node: cst.Call)
             replace(arguments, positional=(*callee.positional, *arguments.positional), keywords=merged),
             node,
         )
+    named = callee.name.rpartition(".")[2] if isinstance(callee, External) else last_name(node.func)
+    checkpoints.given(machine, named, arguments)
+    if isinstance(callee, Class):
+        return instantiate(machine, callee, arguments, node)
+    if isinstance(callee, External):
+        result = library.call(machine, callee.name, arguments, node)
+        return cuda_guards.left_on_host(result, callee.guard) if callee.guard is not None else result
     if isinstance(callee, Object):
         return call_object(machine, callee, arguments, node)
     if isinstance(callee, Symbol):

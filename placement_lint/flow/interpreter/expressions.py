@@ -22,6 +22,7 @@ from placement_lint.flow.domain.values import (
     Const,
     Function,
     Kind,
+    Loaded,
     Mapping,
     Object,
     Parameters,
@@ -36,6 +37,7 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.interpreter import attributes, calls, iteration, methods, operators, subscripts
 from placement_lint.flow.models import (
+    checkpoints,
     gradients,
     lengths,
     named_parameters,
@@ -533,6 +535,8 @@ def _part(machine: Machine, value: Value, place: int, count: int) -> Value:
         if value.role is not Role.BATCH:
             kept = shapes.row(value, replace(shapes.split_along(value, None), rows=frozenset(), literal=False))
         return replace(kept, replica=replace(kept.replica, padded=None), uid=machine.new_id())
+    if isinstance(value, Loaded):
+        checkpoints.used(machine, value)
     items = content(machine, value)
     if items is not None and items.around is not None:
         known = next((at for at in (place, place - count) if items.has_in_place(at)), None)

@@ -296,6 +296,7 @@ def _loaded_method(machine: Machine, loaded: Loaded, name: str, arguments: Argum
         module_methods.target_of(machine, None, name, arguments, node)
     if name in ("to", "cuda", "float", "half"):
         checkpoints.kept(machine, loaded)
+    checkpoints.given(machine, name, Arguments((loaded,)))
     return machine.fresh(node)
 
 

@@ -48,6 +48,7 @@ from placement_lint.flow.domain.values import Comparison as Placed
 from placement_lint.flow.events.schema import DeviceNeverEqual, Operand
 from placement_lint.flow.interpreter import attributes, cuda_guards, expressions, methods, narrowing
 from placement_lint.flow.models import (
+    checkpoints,
     device_choice,
     environment,
     gradient_paths,
@@ -337,6 +338,8 @@ def _compare(machine: Machine, left: Value, right: Value, node: cst.Comparison, 
     if right == NONE and positive in (cst.Is, cst.Equal) and _may_be_left_out(left):
         asked = machine.ask(machine.question(("left out", left.uid), text=_positive(node, positive)))
         return asked if positive is operator else _flipped(asked)
+    if positive not in (cst.Is, cst.In):
+        checkpoints.computed(machine, left, right)
     answer = _decide(machine, left, right, positive)
     if answer is None:
         if isinstance(left, Tensor) or isinstance(right, Tensor):
@@ -586,6 +589,7 @@ def arithmetic(
 ) -> Value:
     """``left + right`` and other binary operations on single alternatives."""
     kind = type(operator)
+    checkpoints.computed(machine, left, right)
     if kind is cst.Modulo and isinstance(left, Const) and isinstance(left.value, str) and not isinstance(right, Const):
         return _percent(machine, left.value, right, sources[1], node)
     if isinstance(left, Tensor) or isinstance(right, Tensor):

@@ -32,6 +32,7 @@ from placement_lint.flow.domain.values import (
     ACCELERATORS,
     CPU,
     NONE,
+    Bound,
     Class,
     Const,
     Device,
@@ -132,7 +133,7 @@ class Checkpoints(Notes):
     # wrappings of what a file holds
     wraps: list[tuple[cst.Call, Scene, Loaded, str, str]] = noted(list, Use.AT_END | Use.WEIGHED)
     # loads without map_location, those that restore a model or optimizer or are named as if they did, those that
-    # restore one or go somewhere as a whole, and those whose value is kept as it is, even in part
+    # restore one or go somewhere as a whole, and those of which some part may be used on the device where it is
     unmapped: list[Unmapped] = noted(list, Use.WEIGHED)
     state_loads: set[cst.Call] = noted(set)
     used_loads: set[cst.Call] = noted(set)
@@ -418,13 +419,50 @@ def restored_to_scheduler(machine: Machine, value: Value | None) -> None:
     )
 
 
+# The usual names of entries that are numbers, texts or settings.
+_NO_TENSORS = frozenset(
+    {"epoch", "epochs", "start_epoch", "iter", "iters", "iteration", "iterations", "step", "steps", "global_step"}
+    | {"arch", "model_name", "args", "opt", "config", "cfg", "hparams", "hyper_parameters", "version"}
+)
+# Functions and methods that use a value as they do wherever its tensors are, or only if it is a number or a text.
+_ANYWHERE = frozenset(
+    {"load_state_dict", "copy_", "save", "print", "len", "str", "repr", "format", "isinstance", "type"}
+    | {"hasattr", "items", "keys", "values", "get", "pop", "int", "float", "bool", "range"}
+    | {"info", "debug", "warning", "join", "split", "startswith", "endswith"}
+    | {"cpu", "numpy", "item", "tolist", "size", "shape", "dim", "ndim", "numel", "dtype"}
+)
+
+
 def kept(machine: Machine, value: Value) -> None:
     """Something else is done with a loaded value than to restore a state from it."""
+    used(machine, value)
     for loaded in _within(machine, value):
-        if loaded.node is not None:
+        if loaded.node is not None and not loaded.entries:
+            machine.notes[Checkpoints].used_loads.add(loaded.node)
+
+
+def used(machine: Machine, *values: Value) -> None:
+    """Values are used in a way that may depend on the device of the tensors that have been loaded with them."""
+    if not machine.notes[Checkpoints].unmapped:
+        return
+    found = [loaded for value in values for loaded in _within(machine, value)]
+    attributes = [option for value in values for _, option in alternatives(value) if isinstance(option, Bound)]
+    owners = [one.receiver for one in attributes if one.name not in _ANYWHERE]
+    for loaded in (*found, *(owner for owner in owners if isinstance(owner, Loaded))):
+        if loaded.node is not None and _NO_TENSORS.isdisjoint(loaded.entries):
             machine.notes[Checkpoints].kept_loads.add(loaded.node)
-            if not loaded.entries:
-                machine.notes[Checkpoints].used_loads.add(loaded.node)
+
+
+def given(machine: Machine, function: str, arguments: Arguments) -> None:
+    """A function that is not interpreted gets these arguments."""
+    if function not in _ANYWHERE:
+        used(machine, *arguments.values())
+
+
+def computed(machine: Machine, one: Value, other: Value) -> None:
+    """``one + other`` or ``one > other``: with a literal, as in ``loaded["round"] + 1``, both are numbers or texts."""
+    if not isinstance(one, Const) and not isinstance(other, Const):
+        used(machine, one, other)
 
 
 def used_as_model(machine: Machine, loaded: Loaded) -> None:
@@ -435,7 +473,7 @@ def used_as_model(machine: Machine, loaded: Loaded) -> None:
 
 
 def _within(machine: Machine, value: Value | None) -> list[Loaded]:
-    """The loaded values that a value is, or that a dict made of one holds."""
+    """The loaded values that a value is, or that a list or dict made of one holds."""
     found: list[Loaded] = []
     for _, option in alternatives(value) if value is not None else ():
         if isinstance(option, Loaded):
@@ -445,8 +483,8 @@ def _within(machine: Machine, value: Value | None) -> list[Loaded]:
             held = [item for _, item in mapping.items] if isinstance(mapping, Mapping) else []
             rest = mapping.rest if isinstance(mapping, Mapping) else None
             found.extend(item for item in (*held, rest) if isinstance(item, Loaded))
-        elif isinstance(option, Sequence):
-            found.extend(item for item in option.items if isinstance(item, Loaded))
+        elif (items := content(machine, option)) is not None:
+            found.extend(item for item in items.items if isinstance(item, Loaded))
     return found
 
 
