@@ -1005,6 +1005,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "strip_prefix": {"prefixed": False, "into_wrapper": False},
         "subclass_unwraps": {"prefixed": False, "into_wrapper": False},
         "symmetric": {"prefixed": True, "into_wrapper": True},
+        "type_helper": {"prefixed": False, "into_wrapper": False},
         "unwrap_helper": {"prefixed": False, "into_wrapper": False},
     },
 }

@@ -266,7 +266,7 @@ def _type(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
             return External("torch.Tensor")
         if value in ARRAYS:
             return External("numpy.ndarray")
-        if isinstance(value, Object):
+        if isinstance(value, Object) and not is_compiled(value):
             return value.cls
         if isinstance(value, (Sequence, Const)):
             return External(f"builtins.{'tuple' if isinstance(value, Sequence) else type(value.value).__name__}")

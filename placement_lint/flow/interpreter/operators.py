@@ -496,8 +496,16 @@ def _are_other_types(left: Class | External, right: Class | External) -> bool:
         return True
     roots = {"" if isinstance(one, Class) else one.name.partition(".")[0] for one in (left, right)}
     if roots == {"torch"}:
-        return bool(wrapper_base(left)) is not bool(wrapper_base(right))
+        return wrapper_base(left) != wrapper_base(right) or _are_layers(left, right)
     return len(roots) == 2 and ("builtins" in roots or roots == {"numpy", "torch"} or roots == {"", "torch"})
+
+
+def _are_layers(*classes: Value) -> bool:
+    """Whether all are classes of torch.nn, each of which has one name in the tables; a Module may be any of them."""
+    names = [one.name for one in classes if isinstance(one, External)]
+    return len(names) == len(classes) and all(
+        name.startswith("torch.nn.") and name != "torch.nn.Module" for name in names
+    )
 
 
 def _may_name_the_wrapped(key: Value) -> bool:
