@@ -204,6 +204,45 @@ def test_a_finding_names_the_option_of_the_program_that_saves(write: Write, caps
     ]
 
 
+TESTS = """\
+import argparse
+import torch
+from net import Net
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--weights", default="{default}")
+args = parser.parse_args()
+Net().load_state_dict(torch.load(args.weights, map_location="cpu"))
+{more}
+"""
+
+
+SAVES_BARE = SAVES + "torch.save(getattr(model, 'module', model).state_dict(), 'bare.pth')\n"
+SAVES_ITSELF = "torch.save(torch.nn.DataParallel(Net()).state_dict(), 'last.pth')"
+
+
+@pytest.mark.parametrize(
+    ("train", "default", "more", "said"),
+    [
+        (SAVES, "released.pth", "", "that is so if it loads a file that `train.py` saves when `args.parallel` is true"),
+        (SAVES, "net.pth", "", "`train.py` saves it so when `args.parallel` is true"),
+        (SAVES_BARE, "bare.pth", "", None),
+        (SAVES_BARE, "released.pth", "", None),
+        # a program loads another file than it saves itself
+        ("", "released.pth", SAVES_ITSELF, None),
+    ],
+)
+def test_the_user_may_name_another_file_than_by_default(
+    write: Write, capsys: Capture, train: str, default: str, more: str, said: str | None
+) -> None:
+    write("net.py", NET.format(comment=""))
+    write("train.py", train)
+    write("test.py", TESTS.format(default=default, more=more))
+    main(["check", "--format", "json", "."])
+    messages = [one["message"] for one in json.loads(capsys.readouterr().out)["findings"] if one["code"] == "DPL103"]
+    assert [message.rpartition("; ")[2] for message in messages] == ([said] if said is not None else [])
+
+
 def test_parts_of_a_run_may_be_in_other_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

@@ -19,7 +19,8 @@ class StateFile:
     """Where a state dict is: in a file with such a name, under these keys of the dict that the file holds.
 
     Its own keys have the ``prefix``, None if that is unknown, on one of these ``machines``, None for any. It belongs to
-    a module of this class, named by its file, itself and no attribute; empty if that is unknown.
+    a module of this class, named by its file, itself and no attribute; empty if that is unknown. If it is loaded, the
+    name may be that of an option ``by_default``: the user may name another file.
     """
 
     file: str
@@ -27,6 +28,7 @@ class StateFile:
     prefix: str | None
     machines: int | None
     cls: tuple[str, ...]
+    by_default: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,11 @@ def source_of(wanted: StateFile, loader: str, saved: Iterable[SavedState], *, ei
     States for one kind of machine are wanted only if they are others elsewhere. One that an option of the program that
     saves it decides is enough, unless the one that loads it takes ``either``: then its user chooses the one that fits.
     """
+    saved = [one for one in saved if _has_entries(one.state, wanted)]
     alike = _known([one for one in saved if _may_be_in(one.state, wanted)])
+    if not alike and wanted.by_default:
+        # What the program itself loads and saves are different files, by their names.
+        alike = _known([one for one in saved if one.program != loader and one.state.cls == wanted.cls != ()])
     here = [one for one in alike if _share_machine(one.state, wanted)]
     found = [one for one in here if one.state.prefix == wanted.prefix]
     others = [one for one in here if one.state.prefix != wanted.prefix]
@@ -83,10 +89,11 @@ def _known(saved: Iterable[SavedState]) -> list[SavedState]:
     return [one for one in all_ if one.state.prefix is not None or not one.standalone or one.place not in shown]
 
 
+def _has_entries(saved: StateFile, wanted: StateFile) -> bool:
+    return saved.entries == (wanted.entries[: len(saved.entries)] if saved.prefix is None else wanted.entries)
+
+
 def _may_be_in(saved: StateFile, wanted: StateFile) -> bool:
-    entries = wanted.entries[: len(saved.entries)] if saved.prefix is None else wanted.entries
-    if saved.entries != entries:
-        return False
     # What the user may name is any file in which the project saves such a module.
     return are_alike(saved.file, wanted.file) or (not _known_end(wanted.file) and saved.cls == wanted.cls != ())
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from placement_lint.finding import Finding, Range
-from placement_lint.project.saved_states import SavedState, are_on_cpu, source_of
+from placement_lint.project.saved_states import SavedState, are_alike, are_on_cpu, source_of
 from placement_lint.report.results import Checked
 
 Key = tuple[str, int, str, Range]
@@ -84,8 +84,10 @@ def _of_saved(checked: Checked, saved: Sequence[SavedState]) -> Iterator[_Said]:
     for one, state in wanted:
         origin = source_of(state, checked.path, saved, either=len(prefixes[_key(one.finding)]) > 1)
         if origin is not None:
-            saver = PurePath(origin.program).name
-            said = f"; `{saver}` saves it so when {origin.option}" if origin.option else ""
+            saver, when = PurePath(origin.program).name, f" when {origin.option}" if origin.option else ""
+            said = f"; `{saver}` saves it so{when}" if when else ""
+            if state.by_default and not are_alike(origin.state.file, state.file):
+                said = f"; that is so if it loads a file that `{saver}` saves{when}"
             trace = (*origin.steps, *one.finding.trace)
             finding = replace(one.finding, message=one.finding.message + said, trace=trace)
             yield _Said(finding, finding.path == checked.path)

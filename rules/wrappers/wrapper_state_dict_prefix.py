@@ -18,7 +18,8 @@ PAGE = Page(
 Reports a `load_state_dict` of a wrapper's state dict into an unwrapped module, or the reverse, directly or through
 a file that the same program or another one of the run saves, such as `train.py` and `test.py`. Two programs use the
 same file if its name is the same, in a folder that an option gives, too; a name that the user gives may be that of
-any file in which a module of the same class is saved. If an option decides whether it is wrapped, the message says so.
+any file in which a module of the same class is saved, also if the option has a default that no program saves. If an
+option decides whether it is wrapped, the message says so.
 `torch.compile(model)` and `AveragedModel(model)` return such wrappers, too. Also reports keys that the program renames
 although they have no prefix, such as `key[7:]` for those of `model.module.state_dict()`.
 """,

@@ -629,8 +629,9 @@ class Loaded:
     path: Condition = field(default=ALWAYS, compare=False)
     # the program resumes from it: an earlier run saved it, under any name
     resumed: bool = field(default=False, compare=False)
-    # the letters of the name of the file
+    # the letters of the name of the file; whether that is the default of an option
     name: str = field(default="", compare=False)
+    by_default: bool = field(default=False, compare=False)
 
 
 @record(frozen=True)

@@ -186,7 +186,8 @@ def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> V
         if any(map(_CHECKPOINT.search, (file, letters, name, option))):
             noted.state_loads.add(node)
     resumed = _resumes(machine, given, file)
-    return Loaded(file, node=node, path=machine.path, resumed=resumed, name=letters)
+    by_default = isinstance(given, Symbol) and is_option(given) and partial_text.is_text(given)
+    return Loaded(file, node=node, path=machine.path, resumed=resumed, name=letters, by_default=by_default)
 
 
 def given_with_model(machine: Machine, values: Iterable[Value]) -> None:

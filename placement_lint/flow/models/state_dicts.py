@@ -181,7 +181,8 @@ def _load_of_others(machine: Machine, load: Restored) -> None:
         state = StateDict(machine.fresh(), prefix, load.node)
         for kinds in (None, MANY_GPUS):
             here = replace(load.scene, when=load.scene.when & machines(kinds or ANY_MACHINE))
-            file = StateFile(load.state.name, tuple(map(str, load.state.entries)), prefix, kinds, load.cls)
+            name, entries = load.state.name, tuple(map(str, load.state.entries))
+            file = StateFile(name, entries, prefix, kinds, load.cls, load.state.by_default)
             if here.when.possible:
                 _emit_loaded(machine, load, here, state, (), file)
 
