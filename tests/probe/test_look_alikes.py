@@ -456,6 +456,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "waits": {"waits": True},
     },
     "numpy-on-cuda": {
+        "hook_of_tensor": {"place": "cpu"},
+        "entries_under_a_test": {"place": "cpu"},
         "sizes_of_arrays": "nothing is copied to the host",
         "sums_of_trainable": REPAIRED,
         "columns_of_output": REPAIRED,

@@ -45,6 +45,7 @@ from placement_lint.flow.models import (
     schedulers,
     state_dicts,
     summaries,
+    tensor_hooks,
     visible_devices,
     wrapper_attributes,
 )
@@ -90,6 +91,7 @@ LISTENING = (
     parameter_replacement,
     ddp,
     schedulers,
+    tensor_hooks,
     processes,
     alloc_in_forward,
     replica_escape,

@@ -81,6 +81,7 @@ from placement_lint.flow.models import (
     registries,
     schedulers,
     state_dicts,
+    tensor_hooks,
     tensors,
     torchvision,
     wrapper_attributes,
@@ -630,7 +631,10 @@ def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: 
         async_copy.waited(machine)
     if method == "remove":
         hooks.removed(machine)
+        tensor_hooks.removed(machine)
         module_hooks.removed(machine, callee.parent)
+    if method == "register_hook" and isinstance(callee.parent, Symbol):
+        tensor_hooks.register(machine, callee.parent, arguments, node)
     if method == "add_argument":
         ranks.notice_option(machine, arguments)
         device_choice.notice_option(machine, arguments, node)

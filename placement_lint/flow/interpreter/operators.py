@@ -501,7 +501,7 @@ def _are_other_types(left: Class | External, right: Class | External) -> bool:
 
 
 def _are_layers(*classes: Value) -> bool:
-    """Whether all are classes of torch.nn, each of which has one name in the tables; a Module may be any of them."""
+    """Whether all are known classes of torch.nn, which have one name each; an instance of Module may be any of them."""
     names = [one.name for one in classes if isinstance(one, External)]
     return len(names) == len(classes) and all(
         name.startswith("torch.nn.") and name != "torch.nn.Module" for name in names

@@ -50,7 +50,7 @@ from placement_lint.flow.models import (
 )
 from placement_lint.flow.state import imports, options
 from placement_lint.flow.state.classes import find
-from placement_lint.flow.state.containers import FACTORY, content, perhaps_filled, perhaps_replaced
+from placement_lint.flow.state.containers import FACTORY, content, perhaps_filled, perhaps_replaced, present
 from placement_lint.flow.state.heap import ITEMS, MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
@@ -214,6 +214,8 @@ def any_entry(
     values = {value for _, value in mapping.items} | ({default} if default is not None else set())
     if mapping.rest is not None or len(values) == 1:
         values.add(mapping.rest or next(iter(values)))
+        # Without a default, a key that is read is there.
+        values = {present(value) for value in values} if default is None else values
         return values.pop() if len(values) == 1 else None
     ways, missing = [], ALWAYS
     for name, value in mapping.items:
@@ -276,7 +278,7 @@ def _skipped(key: Slice) -> int | None:
 
 def write(machine: Machine, owner: Value, key: Value, value: Value, node: cst.CSTNode, text: str | cst.CSTNode) -> None:
     """``owner[key] = value``"""
-    machine.lift(lambda option: _write_item(machine, option, key, value, node, text), owner)
+    machine.lift(lambda option, chosen: _write_item(machine, option, chosen, value, node, text), owner, key)
 
 
 def _write_item(

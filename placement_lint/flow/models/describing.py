@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from placement_lint.flow.domain.path_condition import ALWAYS, ANY_MACHINE, MACHINES, NEVER, Condition, Cube
 from placement_lint.flow.domain.values import (
+    MISSING,
     Class,
     Const,
     Device,
@@ -140,4 +141,4 @@ def _place(value: Value) -> str:
 def _of_symbol(machine: Machine, value: Symbol) -> str:
     if modules.is_module(machine, value):
         return f"module of unknown class on {_places(machine, modules.place_of(machine, value))}"
-    return f"{_UNKNOWN}{f', of type {value.type}' if value.type else ''}"
+    return f"{_UNKNOWN}{f', of type {value.type}' if value.type not in ('', MISSING) else ''}"

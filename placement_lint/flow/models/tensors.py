@@ -71,6 +71,7 @@ from placement_lint.flow.models import (
     operations,
     replica_losses,
     shapes,
+    tensor_hooks,
     trainable,
     unregistered,
     visible_devices,
@@ -270,6 +271,8 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
         replica_losses.used_as_number(machine, tensor, name, f"`{machine.text(receiver)}.{name}()`", receiver, node)
     if name == "backward":
         backward.ran(machine, tensor, node)
+    if name == "register_hook":
+        tensor_hooks.register(machine, tensor, arguments, node)
     if name == "detach":
         detached = ddp.severed(shapes.same(tensor, operations.derive(tensor, ".detach()", node, tensor.scalar)))
         return gradient_paths.cut(machine, detached, tensor, ".detach()", node)

@@ -6,8 +6,10 @@ import libcst as cst
 
 from placement_lint.flow.api.torch_names import SIZE
 from placement_lint.flow.domain.aliasing import inside
+from placement_lint.flow.domain.path_condition import any_of
 from placement_lint.flow.domain.values import (
     ARRAYS,
+    MISSING,
     NONE,
     Choice,
     Const,
@@ -19,6 +21,7 @@ from placement_lint.flow.domain.values import (
     Tensor,
     Value,
     alternatives,
+    choose,
 )
 from placement_lint.flow.state import joins, options
 from placement_lint.flow.state.heap import ITEMS, MAPPING, Slot
@@ -81,6 +84,19 @@ def perhaps_replaced(machine: Machine, item: Value, value: Value | None = None) 
     if isinstance(item, Object) and item.kind in (Kind.LIST, Kind.DICT):
         return item if value is None or item == value else machine.fresh()
     return item
+
+
+def present(value: Value) -> Value:
+    """The value of an item on the paths on which a list or dict has it, under what else decides it."""
+    there = [(guard, option) for guard, option in alternatives(value) if not _is_missing(option)]
+    if not there or not isinstance(value, Choice) or len(there) == len(value.alternatives):
+        return value
+    has_it = any_of(guard for guard, _ in there)
+    return choose((guard.given(has_it), option) for guard, option in there) or value
+
+
+def _is_missing(value: Value) -> bool:
+    return isinstance(value, Symbol) and value.type == MISSING
 
 
 def perhaps_filled(machine: Machine, item: Value, value: Value) -> Value:

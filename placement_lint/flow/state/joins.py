@@ -89,12 +89,15 @@ def joined_content(machine: Machine, guards: Guards, values: Many[Value | None])
 
 
 def _mappings(machine: Machine, known: list[tuple[Condition, Mapping]]) -> Value:
-    contents = [(guard, dict(mapping.items)) for guard, mapping in known]
+    contents = [(guard, dict(mapping.items), mapping.rest is None) for guard, mapping in known]
     items = []
-    for key in dict.fromkeys(key for _, content in contents for key in content):
+    for key in dict.fromkeys(key for _, content, _ in contents for key in content):
         # A read under a missing key raises, so its value there does not matter.
-        missing = machine.fresh()
-        value = _ways(machine, [(guard, content.get(key, missing)) for guard, content in contents])
+        missing, unknown = machine.fresh(type=MISSING), machine.fresh()
+        value = _ways(
+            machine,
+            [(guard, content.get(key, missing if complete else unknown)) for guard, content, complete in contents],
+        )
         items.append((key, value if value is not None else machine.fresh()))
     rests = [(guard, mapping.rest) for guard, mapping in known if mapping.rest is not None]
     rest = _ways(machine, rests) if rests else None
