@@ -945,6 +945,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "each_of_several": {"already": ""},
         "each_try_anew": {"already": ""},
         "first_epoch_only": REPAIRED,
+        "first_round_only": REPAIRED,
         "fresh_model": {"already": ""},
         "guards": {"already": ""},
         "other_name": {"already": ""},

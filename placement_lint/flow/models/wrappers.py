@@ -155,7 +155,7 @@ def _once(machine: Machine, name: str, inner: Value, node: cst.Call) -> Value:
     if kind != already and not (machine.reach & machines(machine.path.machines)).implies(machine.path):
         # A program that decides for one kind here and for another kind there hardly ever decides for both.
         return machine.fresh()
-    if not repeated or machine.same_each_round():
+    if not repeated or machine.same_each_round(inner.id):
         first = Note(inner.node, f"wrapped in {already} here, in an earlier round" if repeated else "wrapped here")
         label = machine.text(node.args[0].value) if node.args else machine.label(inner)
         machine.emit(WrappedTwice(node, machine.scene, label, kind, already, first, repeated))

@@ -987,11 +987,12 @@ class Machine:
         finally:
             rounds.pop()
 
-    def same_each_round(self) -> bool:
-        """Whether the tests that lead to this statement have values from before the innermost loop began."""
+    def same_each_round(self, made: int) -> bool:
+        """Whether the tests that lead to this statement are older than the loop that made something with this id."""
         asked = {answer.question.subject for cube in self.reach.cubes for answer in cube.answers}
         rounds = self.now[Around].rounds
-        return not rounds or all(_older(subject, rounds[-1]) for subject in asked)
+        began = max((start for start in rounds if start < made), default=min(rounds, default=0))
+        return not rounds or all(_older(subject, began) for subject in asked)
 
     @staticmethod
     def text(node: cst.CSTNode) -> str:
