@@ -647,6 +647,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "tied_and_stripped": {"how": "tied"},
     },
     "optimizer-state-before-move": {
+        "without_ids": "the model is on the CPU from the beginning",
         "stepped_otherwise": "it moves the model on the path without a step before",
         "base_chosen": REPAIRED,
         "overridden_setting": REPAIRED,

@@ -26,6 +26,7 @@ from placement_lint.flow.domain.path_condition import (
     NO_GPU,
     ONE_GPU,
     answered,
+    any_of,
     machines,
 )
 from placement_lint.flow.domain.record import replace
@@ -181,6 +182,8 @@ def around(
 ) -> Object:
     """The bare wrapper object, before its constructor does anything."""
     _require_devices(machine, ids)
+    if wrapper_base(made.cls if isinstance(made, Object) else made) == DATA_PARALLEL:
+        _require_ids(machine, ids)
     wrapper = made if isinstance(made, Object) else machine.new_object(Kind.WRAPPER, made, node)
     machine.write(wrapper.id, modules.INNER, inner)
     machine.write(wrapper.id, _IDS, ids)
@@ -210,6 +213,14 @@ def _require_devices(machine: Machine, ids: Value) -> None:
     numbers = [item.value for item in items.items if isinstance(item, Const)] if items is not None else []
     if any(isinstance(number, int) and number > 0 for number in numbers):
         machine.survive(machines(NO_GPU | MANY_GPUS))
+
+
+def _require_ids(machine: Machine, ids: Value) -> None:
+    """An empty list of ids has no first one, which the constructor of DataParallel reads if there is a GPU."""
+    size = machine.known_part(ids.id, ("len", content(machine, ids))) if isinstance(ids, (Object, Symbol)) else None
+    is_tested = machine.known_question(size) if size is not None else None
+    if is_tested is not None and not machine.does_without("IndexError"):
+        machine.survive(any_of((answered(is_tested, True), machines(NO_GPU))))
 
 
 def first_device(machine: Machine, ids: Value) -> Place | None:
