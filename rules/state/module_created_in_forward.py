@@ -82,7 +82,7 @@ or call the model with a sample before the optimizer is built.
 def check(event: MadeInForward) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        (f"each call of `forward` creates a new {event.cls} here, whose weights are random and never trained"),
+        f"each call of `forward` creates a new {event.cls} here, whose weights are never trained",
         advice="create it in `__init__`",
         facts={"made": event.cls, "kept": "each time" if event.kept else ""},
         replay=_replay(event),
