@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import libcst as cst
 
 from placement_lint.flow.domain import partial_text
@@ -9,6 +11,14 @@ from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import Const, Sequence, Symbol, Value
 from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
+
+
+@dataclass(frozen=True)
+class _Text(Slot):
+    """Of a value: a text that is made of it, and of others, with these letters. It is no part of the value."""
+
+    values: tuple[Value, ...]
+
 
 # Of a text: the values that are in it, without those that its letters tell.
 _MADE_OF = Slot("made of")
@@ -22,7 +32,7 @@ def made(
     owner = next((part for part in inside if isinstance(part, Symbol)), None)
     if owner is None or not all(isinstance(part, (Const, Symbol)) for part in inside):
         return replace(machine.fresh(text, type), letters=letters)
-    result = machine.part(owner.id, (letters, inside), text, type=type)
+    result = machine.part(owner.id, _Text(letters, inside), text, type=type)
     machine.write(result.id, _MADE_OF, Sequence(inside))
     return replace(result, letters=letters)
 
