@@ -155,6 +155,8 @@ def _read_of_imported(machine: Machine, module: Imported, name: str) -> Value:
     if name == "__dict__":
         return module
     value = imports.attribute(machine, module, name)
+    if value is None and name in ("items", "values", "keys"):
+        return Bound(imports.members(machine, module), name)
     return value if value is not None else imports.library(f"{module.name}.{name}")
 
 

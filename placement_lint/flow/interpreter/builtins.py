@@ -382,6 +382,8 @@ def set_attribute(machine: Machine, arguments: Arguments, written: Many[cst.Base
     elif owner is not None:
         named = written[1] if len(written) > 1 else node
         others = options.excluded(machine, name)
+        if value is not None:
+            machine.signals.program.value_kept(machine, value)
         for _, option in alternatives(machine.restrict(owner)):
             wrapper_attributes.any_may_be_written(machine, option)
         machine.lift(lambda option: settings.assign_some(machine, option, named, value or NONE, node, others), owner)

@@ -675,6 +675,8 @@ def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode, moves: bo
             machine.write(value.id, MAPPING, replace(held, rest=held.rest or machine.fresh()))
     if _asks_for_proxy(arguments, node):
         return FALSE
+    if (parser := options.handed_on(machine, arguments.values(), node)) is not None:
+        return parser
     answer = machine.fresh(node)
     wrappers.given_for(machine, answer, arguments.values())
     return answer

@@ -418,6 +418,21 @@ def _offered(machine: Machine, module: Imported, seen: set[int]) -> dict[str, No
     return names
 
 
+def members(machine: Machine, module: Imported) -> Mapping:
+    """What ``module.__dict__`` shows of a module: the functions and classes that its own file defines.
+
+    What it imports is for its own use.
+    """
+    project = machine.project
+    unit = project.units[module.frame] if project is not None else None
+    if project is None or unit is None:
+        return Mapping((), machine.fresh())
+    names = project.surroundings.offers(unit)
+    own = [name for name in names if isinstance(project.surroundings.bindings(unit, name)[-1], Lines)]
+    values = [(name, member(machine, module.frame, name)) for name in own[:_MOST_OFFERED]]
+    return Mapping(tuple((name, value) for name, value in values if isinstance(value, (Class, Function))))
+
+
 # The number of imported files in which registered classes are searched, and of classes that may be found.
 _REACHED, _MOST_REGISTERED = 400, 64
 

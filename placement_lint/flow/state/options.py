@@ -29,6 +29,7 @@ from placement_lint.flow.domain.values import (
     Sequence,
     Symbol,
     Value,
+    alternatives,
 )
 from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
@@ -75,6 +76,17 @@ def call(machine: Machine, parser: Symbol | Object, method: str, arguments: Argu
     return None
 
 
+def handed_on(machine: Machine, given: Iterable[Value], call: cst.CSTNode) -> Symbol | None:
+    """The parser of ``parser = add_options(parser)``: unknown code returns it, with more options."""
+    line = machine.frame.line
+    for statement in line.body if isinstance(line, cst.SimpleStatementLine) else ():
+        if isinstance(statement, cst.Assign) and statement.value is call and len(statement.targets) == 1:
+            before = value_of(machine, statement.targets[0].target)
+            if isinstance(before, Symbol) and before.type != NAMESPACE and before in given:
+                return before if machine.read(before.id, _DEFAULTS) is not None else None
+    return None
+
+
 def _namespace(machine: Machine, arguments: Arguments, node: cst.Call) -> Symbol:
     """A result of ``parse_args``. A program that parses its command line again gets the same options again."""
     key = "command line", node
@@ -95,9 +107,11 @@ def _parser(machine: Machine, owner: Symbol | Object) -> int:
 
 def _note(machine: Machine, owner: Symbol | Object, values: dict[str, Value]) -> None:
     parser = _parser(machine, owner)
-    known = machine.read(parser, _DEFAULTS)
-    defaults = known if isinstance(known, Mapping) else Mapping(())
-    machine.write(parser, _DEFAULTS, defaults.with_items(values.items()))
+
+    def more(known: Value) -> Value:
+        return (known if isinstance(known, Mapping) else Mapping(())).with_items(values.items())
+
+    machine.write(parser, _DEFAULTS, machine.lift(more, machine.read(parser, _DEFAULTS, unset=NONE)))
 
 
 def _declare(machine: Machine, parser: Symbol | Object, arguments: Arguments) -> None:
@@ -118,8 +132,9 @@ def default(machine: Machine, namespace: Symbol, name: str) -> Const | None:
     """The value of an option unless the user gives another one, if that is a literal."""
     if namespace.type != NAMESPACE:
         return None
-    known = machine.read(namespace.id, _DEFAULTS)
-    value = known.get(name) if isinstance(known, Mapping) else None
+    known = alternatives(machine.read(namespace.id, _DEFAULTS, unset=NONE))
+    values = {mapping.get(name) if isinstance(mapping, Mapping) else None for _, mapping in known}
+    value = values.pop() if len(values) == 1 else None
     return value if isinstance(value, Const) else None
 
 
