@@ -348,6 +348,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unwrap_loop": REPAIRED,
     },
     "module-created-in-forward": {
+        "kept_under_unknown_name": REPAIRED,
         "cached_by_length": {"kept": "once", "called_before": True},
         "called_once_before": {"kept": "once", "called_before": True},
         "factory_from_init": REPAIRED,
