@@ -97,6 +97,10 @@ def restrict(machine: Machine, value: Value, node: cst.CSTNode) -> None:
                 # Without a GPU, hiding GPUs too late has no effect.
                 if not machine.path.excludes(machines(ONE_GPU | MANY_GPUS)):
                     machine.notes[VisibleDevices].late.append(VisibleDevicesLate(node, machine.scene, fact.details))
+    if touched is not None and all(isinstance(fact, Fact) for _, fact in alternatives(machine.restrict(touched))):
+        # It has no effect on how GPUs are numbered either.
+        machine.notes[Ranks].pinned = True
+        return
     if isinstance(value, Const) and isinstance(value.value, str):
         machine.write(machine.module_frame, _VISIBLE, Fact(value.value, Note(node, "set here")))
     else:
