@@ -290,13 +290,24 @@ def ends_at_once(loop: cst.While) -> bool:
     return isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], (cst.Break, cst.Return))
 
 
-def leaves(block: cst.CSTNode) -> bool:
-    """Whether a block ends in a jump, or ends the program."""
+def _last(block: cst.CSTNode) -> cst.CSTNode | None:
+    """The last simple statement of a block, or what stands there."""
     statements = block.body if isinstance(block, (cst.IndentedBlock, cst.SimpleStatementLine)) else ()
     last = statements[-1] if statements else None
+    return _last(last) if isinstance(last, cst.SimpleStatementLine) else last
+
+
+def returns(block: cst.CSTNode) -> bool:
+    """Whether a block ends in a ``return``."""
+    return isinstance(_last(block), cst.Return)
+
+
+def leaves(block: cst.CSTNode) -> bool:
+    """Whether a block ends in a jump, or ends the program."""
+    last = _last(block)
     if isinstance(last, cst.Expr) and isinstance(last.value, cst.Call):
         return last_name(last.value.func) in ("exit", "quit")
-    return isinstance(last, (cst.Return, cst.Raise, cst.Continue, cst.Break)) or (last is not None and leaves(last))
+    return isinstance(last, (cst.Return, cst.Raise, cst.Continue, cst.Break))
 
 
 def _breaks(node: cst.CSTNode) -> bool:

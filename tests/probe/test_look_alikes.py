@@ -101,6 +101,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "updated_outside": REPAIRED,
     },
     "device-choice-ignored": {
+        "constructor_returns_early": "the program chooses no device",
         "parsed_again": {"choice": "cuda"},
         "whole_model_loaded": {"choice": "cuda"},
         "how_many_replicas": "the program chooses no device",

@@ -312,6 +312,8 @@ def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNo
         running.foreign -= foreign
         running.nodes.pop()
         running.running.pop()
+        if frame.tested is not None:
+            machine.tested = frame.tested
         machine.frames.pop()
 
 

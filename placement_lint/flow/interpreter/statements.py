@@ -64,6 +64,7 @@ from placement_lint.source.querying import (
     names_in,
     only_chooses,
     raises,
+    returns,
     same_code,
 )
 from placement_lint.source.walking import nodes_in, nodes_of
@@ -243,7 +244,10 @@ def _if(machine: Machine, node: cst.If) -> None:
     if len(goes_on) == 1 and not machine.dead:
         # The other block is not run if something before has raised where it would be: the program leaves there.
         answer, other = (True, node.orelse) if True in goes_on else (False, node.body)
-        if other is not None and leaves(other.body if isinstance(other, cst.Else) else other):
+        block = other.body if isinstance(other, cst.Else) else other
+        if block is not None and leaves(block):
+            if returns(block) and machine.frame.tested is None:
+                machine.frame.tested = machine.tested
             machine.tested = machine.tested & (holds if answer else holds.negation)
     if called is not None:
         program = machine.notes[Program]
