@@ -290,6 +290,7 @@ def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNo
     casting = machine.now[Autocast]
     running = machine.now[Calls]
     machine.frames.append(frame)
+    tested = machine.tested
     running.running.append(function.node)
     running.nodes.append(node)
     running.entered.append(machine.reach)
@@ -312,8 +313,8 @@ def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNo
         running.foreign -= foreign
         running.nodes.pop()
         running.running.pop()
-        if frame.tested is not None:
-            machine.tested = frame.tested
+        if frame.returns_early:
+            machine.tested = tested
         machine.frames.pop()
 
 

@@ -246,8 +246,7 @@ def _if(machine: Machine, node: cst.If) -> None:
         answer, other = (True, node.orelse) if True in goes_on else (False, node.body)
         block = other.body if isinstance(other, cst.Else) else other
         if block is not None and leaves(block):
-            if returns(block) and machine.frame.tested is None:
-                machine.frame.tested = machine.tested
+            machine.frame.returns_early |= returns(block)
             machine.tested = machine.tested & (holds if answer else holds.negation)
     if called is not None:
         program = machine.notes[Program]

@@ -132,8 +132,8 @@ class Frame:
     guards: int = 0
     # the statement that is running
     line: cst.CSTNode | None = None
-    # what the tests said before one after which it would have returned, had the program not raised before
-    tested: Condition | None = None
+    # it has passed a test after which it would have returned, had the program not raised before
+    returns_early: bool = False
 
 
 class Machine:
